@@ -164,6 +164,7 @@ fn who_is_answered_early_is_reset_only_if_much_more_comes() {
     let reset = |reason: Reason| frame(kind::RST_STREAM, 0, 1, &reason.0.to_be_bytes());
     let data = |len: usize, end: bool| frame(kind::DATA, end.into(), 1, &vec![7; len]);
     let trailers = |flags: u8, block: &[u8]| frame(kind::HEADERS, flags, 1, block);
+    let window = |more: u32| frame(kind::WINDOW_UPDATE, 0, 1, &more.to_be_bytes());
     let nothing = Vec::new;
     for (fields, rest, said) in [
         (REQUEST, data(5, true), nothing()),
@@ -171,9 +172,10 @@ fn who_is_answered_early_is_reset_only_if_much_more_comes() {
         (REQUEST, [data(5, false), trailers(5, &[])].concat(), nothing()),
         (REQUEST, [data(20_000, false), data(29_999, false), data(50_000, true)].concat(), nothing()),
         (REQUEST, frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8]), nothing()),
-        (REQUEST, frame(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]), nothing()),
+        (REQUEST, window(1), nothing()),
         (REQUEST, [data(20_000, false), data(30_000, false), data(9, false)].concat(), reset(Reason::NO_ERROR)),
-        (REQUEST, frame(kind::WINDOW_UPDATE, 0, 1, &[0; 4]), reset(Reason::PROTOCOL_ERROR)),
+        (REQUEST, window(0), reset(Reason::PROTOCOL_ERROR)),
+        (REQUEST, [window(1 << 30), window(1 << 30)].concat(), reset(Reason::FLOW_CONTROL_ERROR)),
         (REQUEST, trailers(4, &[]), reset(Reason::PROTOCOL_ERROR)),
         (REQUEST, trailers(5, REQUEST), reset(Reason::PROTOCOL_ERROR)),
         (&announced, data(5, true), nothing()),

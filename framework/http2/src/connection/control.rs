@@ -30,10 +30,8 @@ impl Connection {
             return Ok(Step::Nothing);
         }
         let Some(stream) = self.streams.find(head.stream) else {
-            if more == 0
-                && let Some(at) = self.find_unread(head.stream)
-            {
-                return self.fault_unread(at, Reason::PROTOCOL_ERROR);
+            if let Some(at) = self.find_unread(head.stream) {
+                return self.take_unread_window(at, more);
             }
             // What was under way when the stream ended.
             return if self.was_opened(head.stream) {
@@ -190,6 +188,7 @@ impl Connection {
             return Ok(());
         }
         self.peers.window = window;
+        self.change_unread_windows(more);
         for slot in 0..self.streams.slots.len() as u16 {
             let state = &mut self.streams.slots[usize::from(slot)];
             if state.id == 0 {

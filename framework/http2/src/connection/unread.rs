@@ -7,6 +7,7 @@
 use super::reading::Step;
 use super::{Connection, Stream};
 use crate::reason::{Error, Reason};
+use crate::settings::WINDOW_MOST;
 use crate::streams::Ended;
 
 /// So many are waited for at most.
@@ -20,6 +21,8 @@ pub(super) struct Unread {
     room: i64,
     /// What is to come of a body whose length was announced.
     announced: Option<u64>,
+    /// What could still be sent to the peer.
+    outgoing: i64,
     /// It was there when others were given up.
     is_old: bool,
 }
@@ -35,7 +38,9 @@ impl Connection {
     /// A stream is over for its user, and the peer has yet to say its last.
     pub(super) fn answered_early(&mut self, stream: Stream) {
         let state = &self.streams.slots[stream.slot()];
-        let (room, announced) = (state.incoming - i64::from(self.settings.window / 2), state.announced);
+        let room = state.incoming - i64::from(self.settings.window / 2);
+        let unread =
+            Unread { id: stream.id, room, announced: state.announced, outgoing: state.outgoing, is_old: false };
         if room <= 0 {
             return self.reset(stream, Reason::NO_ERROR);
         }
@@ -43,7 +48,7 @@ impl Connection {
             self.reset_unread(0, Reason::NO_ERROR);
         }
         self.remove(stream);
-        self.unread.push(Unread { id: stream.id, room, announced, is_old: false });
+        self.unread.push(unread);
     }
 
     /// Whether there are requests that were answered before all of them had come, and whose rest is waited for. Whoever has a
@@ -88,6 +93,26 @@ impl Connection {
             self.count_idle()?;
         }
         Ok(Step::Nothing)
+    }
+
+    /// The window of such a stream grows, for nothing.
+    pub(super) fn take_unread_window(&mut self, at: usize, more: u32) -> Result<Step, Error> {
+        let unread = &mut self.unread[at];
+        unread.outgoing += i64::from(more);
+        if more == 0 {
+            self.fault_unread(at, Reason::PROTOCOL_ERROR)
+        } else if unread.outgoing > i64::from(WINDOW_MOST) {
+            self.fault_unread(at, Reason::FLOW_CONTROL_ERROR)
+        } else {
+            Ok(Step::Nothing)
+        }
+    }
+
+    /// The windows of all streams change.
+    pub(super) fn change_unread_windows(&mut self, more: i64) {
+        for unread in &mut self.unread {
+            unread.outgoing += more;
+        }
     }
 
     /// Headers behind such a request, or what may not follow it.
