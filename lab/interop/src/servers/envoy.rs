@@ -2,8 +2,10 @@
 //! says of proxies and deadlines is tried here.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use greenwave::{Address, GrpcSettings, ServerConfig};
@@ -69,6 +71,12 @@ fn start(program: &std::path::Path, page: &str) -> anyhow::Result<Running> {
     envoy.arg("-c").arg(&file).args(["--concurrency", "1", "--disable-hot-restart"]);
     let mut process = Process::start(envoy, &[])?.ended_by(Ending::Term);
     process.wait_for(|line| line.contains("all dependencies initialized. starting workers"), SOON)?;
+    // Its workers listen a little after it says so.
+    let most = Instant::now() + SOON;
+    while let Err(error) = TcpStream::connect(socket) {
+        ensure!(Instant::now() < most, "Envoy doesn't listen at {socket}: {error}");
+        thread::sleep(Duration::from_millis(10));
+    }
     Ok(Running { socket, _kept: Kept::Behind { _proxy: process, _server: server } })
 }
 
