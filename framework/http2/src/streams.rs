@@ -47,6 +47,21 @@ pub(crate) struct State {
     pub(crate) previous: u16,
 }
 
+/// Takes what came of a body off what was announced of it, if something was; `end`: nothing follows. Whether it fits.
+#[inline]
+pub(crate) fn take_announced(announced: &mut Option<u64>, bytes: u32, end: bool) -> bool {
+    let Some(rest) = announced else { return true };
+    let Some(left) = rest.checked_sub(bytes.into()) else { return false };
+    *rest = left;
+    left == 0 || !end
+}
+
+/// Whether all that was announced of a body has come, if something was.
+#[inline]
+pub(crate) fn is_whole(announced: Option<u64>) -> bool {
+    matches!(announced, None | Some(0))
+}
+
 /// What has left of a stream's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {

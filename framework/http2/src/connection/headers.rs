@@ -4,7 +4,7 @@ use super::reading::Step;
 use super::{Connection, Leaving, Role, Stream};
 use crate::frame::{Head, flag, kind, number};
 use crate::reason::{Error, Reason};
-use crate::streams::Ended;
+use crate::streams::{Ended, is_whole};
 use crate::validity::{self, Kind};
 
 /// A block that is half received.
@@ -117,7 +117,7 @@ impl Connection {
         let id = block.stream;
         let Some(stream) = self.streams.find(id) else {
             if let Some(at) = self.find_unread(id) {
-                let fits = fits.is_ok() && block.end && self.unread[at].is_whole();
+                let fits = fits.is_ok() && block.end && is_whole(self.unread[at].announced);
                 let are_trailers = fits && self.check_list(Kind::Trailers, checked).is_some();
                 // Nobody is told of them.
                 self.checked = None;
@@ -152,8 +152,7 @@ impl Connection {
             return self.fault(stream, Reason::ENHANCE_YOUR_CALM);
         }
         if state.has_received_headers {
-            let is_whole = matches!(state.announced, None | Some(0));
-            if !block.end || !is_whole || self.check_list(Kind::Trailers, checked).is_none() {
+            if !block.end || !is_whole(state.announced) || self.check_list(Kind::Trailers, checked).is_none() {
                 return self.fault(stream, Reason::PROTOCOL_ERROR);
             }
             self.end_receiving(stream);

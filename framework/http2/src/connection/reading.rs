@@ -5,7 +5,7 @@ use super::{Connection, Event, Role, Stream};
 use crate::fields::Fields;
 use crate::frame::{HEAD, Head, flag, kind};
 use crate::reason::{Error, Reason};
-use crate::streams::Ended;
+use crate::streams::{Ended, take_announced};
 
 /// How far the input was read.
 #[derive(Debug)]
@@ -293,14 +293,7 @@ impl Connection {
             Some(Reason::FLOW_CONTROL_ERROR)
         } else {
             state.incoming -= i64::from(head.len);
-            let rest = state.announced.map(|rest| rest.checked_sub(left.into()));
-            state.announced = rest.flatten();
-            let fits = match rest {
-                None => true,
-                Some(None) => false,
-                Some(Some(rest)) => rest == 0 || !end,
-            };
-            (!fits).then_some(Reason::PROTOCOL_ERROR)
+            (!take_announced(&mut state.announced, left, end)).then_some(Reason::PROTOCOL_ERROR)
         };
         if let Some(reason) = wrong {
             self.release((head.len - left - padding) as usize);

@@ -6,9 +6,10 @@
 
 use super::reading::Step;
 use super::{Connection, Stream};
+use crate::frame::kind;
 use crate::reason::{Error, Reason};
 use crate::settings::WINDOW_MOST;
-use crate::streams::Ended;
+use crate::streams::{Ended, take_announced};
 
 /// So many are waited for at most.
 const MOST: usize = 128;
@@ -20,18 +21,11 @@ pub(super) struct Unread {
     /// How many bytes of it are taken.
     room: i64,
     /// What is to come of a body whose length was announced.
-    announced: Option<u64>,
+    pub(super) announced: Option<u64>,
     /// What could still be sent to the peer.
     outgoing: i64,
     /// It was there when others were given up.
     is_old: bool,
-}
-
-impl Unread {
-    /// Whether trailers may follow.
-    pub(super) fn is_whole(&self) -> bool {
-        matches!(self.announced, None | Some(0))
-    }
 }
 
 impl Connection {
@@ -79,11 +73,9 @@ impl Connection {
     /// Data of a request that was answered: a frame of so many bytes, of which so many are not padding.
     pub(super) fn take_unread_data(&mut self, at: usize, len: u32, data: u32, end: bool) -> Result<Step, Error> {
         let unread = &mut self.unread[at];
-        let rest = unread.announced.map(|rest| rest.checked_sub(data.into()));
-        if matches!(rest, Some(None)) || (end && matches!(rest, Some(Some(1..)))) {
+        if !take_announced(&mut unread.announced, data, end) {
             return self.fault_unread(at, Reason::PROTOCOL_ERROR);
         }
-        unread.announced = rest.flatten();
         unread.room -= i64::from(len);
         if end {
             self.end_unread(at, Ended::InOrder);
@@ -125,7 +117,7 @@ impl Connection {
     }
 
     /// The peer did what ends such a stream.
-    pub(super) fn fault_unread(&mut self, at: usize, reason: Reason) -> Result<Step, Error> {
+    fn fault_unread(&mut self, at: usize, reason: Reason) -> Result<Step, Error> {
         self.count_reset()?;
         self.reset_unread(at, reason);
         Ok(Step::Nothing)
@@ -138,7 +130,7 @@ impl Connection {
     }
 
     fn reset_unread(&mut self, at: usize, reason: Reason) {
-        self.write_number(crate::frame::kind::RST_STREAM, self.unread[at].id, reason.0);
+        self.write_number(kind::RST_STREAM, self.unread[at].id, reason.0);
         self.end_unread(at, Ended::ResetHere);
     }
 
