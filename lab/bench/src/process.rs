@@ -44,8 +44,16 @@ pub struct Process {
     what: String,
     child: Child,
     input: Option<ChildStdin>,
-    lines: Receiver<String>,
+    lines: Receiver<Line>,
     ending: Ending,
+}
+
+/// What a process said.
+#[derive(Debug)]
+struct Line {
+    text: String,
+    /// On its standard output.
+    is_output: bool,
 }
 
 impl Process {
@@ -68,8 +76,8 @@ impl Process {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = spawn(&mut command)?;
         let (sender, lines) = channel();
-        child.stdout.take().into_iter().for_each(|stream| pass_on(stream, sender.clone()));
-        child.stderr.take().into_iter().for_each(|stream| pass_on(stream, sender.clone()));
+        child.stdout.take().into_iter().for_each(|stream| pass_on(stream, true, sender.clone()));
+        child.stderr.take().into_iter().for_each(|stream| pass_on(stream, false, sender.clone()));
         Ok(Self { what: shown(&command), input: child.stdin.take(), child, lines, ending: Ending::Kill })
     }
 
@@ -85,11 +93,24 @@ impl Process {
     /// # Errors
     /// When the process ends before, or takes longer than `limit`; with what it said instead.
     pub fn wait_for(&mut self, is_it: impl Fn(&str) -> bool, limit: Duration) -> anyhow::Result<String> {
+        self.wait(|line| is_it(&line.text), limit)
+    }
+
+    /// The same of lines of its standard output: those of its standard error may look alike, such as when it tells where
+    /// processes of its own listen.
+    ///
+    /// # Errors
+    /// Those of [`wait_for`](Self::wait_for).
+    pub fn wait_for_output(&mut self, is_it: impl Fn(&str) -> bool, limit: Duration) -> anyhow::Result<String> {
+        self.wait(|line| line.is_output && is_it(&line.text), limit)
+    }
+
+    fn wait(&mut self, is_it: impl Fn(&Line) -> bool, limit: Duration) -> anyhow::Result<String> {
         let mut said = Vec::new();
         let over = loop {
             match self.lines.recv_timeout(limit) {
-                Ok(line) if is_it(&line) => return Ok(line),
-                Ok(line) => said.push(line),
+                Ok(line) if is_it(&line) => return Ok(line.text),
+                Ok(line) => said.push(line.text),
                 Err(over) => break over,
             }
         };
@@ -123,7 +144,11 @@ impl Process {
             Ok(None) => "runs".to_owned(),
             Err(error) => error.to_string(),
         };
-        format!("{} {how}; it said: {}", self.what, self.lines.try_iter().collect::<Vec<_>>().join("; "))
+        format!(
+            "{} {how}; it said: {}",
+            self.what,
+            self.lines.try_iter().map(|line| line.text).collect::<Vec<_>>().join("; ")
+        )
     }
 
     /// # Errors
@@ -283,10 +308,10 @@ pub fn become_program(words: &[OsString], signal: Signal) -> anyhow::Result<()> 
     Err(error).with_context(|| format!("can't run {}", program.display()))
 }
 
-fn pass_on(stream: impl Read + Send + 'static, to: Sender<String>) {
+fn pass_on(stream: impl Read + Send + 'static, is_output: bool, to: Sender<Line>) {
     thread::spawn(move || {
-        for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            if to.send(line).is_err() {
+        for text in BufReader::new(stream).lines().map_while(Result::ok) {
+            if to.send(Line { text, is_output }).is_err() {
                 break;
             }
         }
@@ -317,6 +342,12 @@ mod tests {
         assert_eq!(echo.wait_for(|line| line == "ready", SOON).unwrap(), "ready");
         assert_eq!(echo.ask("this", |line| line.starts_with("got"), SOON).unwrap(), "got this");
         assert!(echo.check().is_ok() && echo.state().contains("runs"));
+    }
+
+    #[test]
+    fn what_others_than_the_process_say_is_not_its_output() {
+        let mut server = shell("echo 'listening 1' >&2; echo 'listening 2'; read line", Ending::Kill);
+        assert_eq!(server.wait_for_output(|line| line.starts_with("listening"), SOON).unwrap(), "listening 2");
     }
 
     #[test]

@@ -36,7 +36,8 @@ impl Serving {
         let mut command = Command::new(program);
         command.args(arguments);
         let mut process = Process::start(command, &[])?.ended_by(Ending::Term);
-        let line = process.wait_for(|line| ready(line).is_some(), FIRST_TIME)?;
+        // Where its stages listen it tells on its standard error.
+        let line = process.wait_for_output(|line| ready(line).is_some(), FIRST_TIME)?;
         let address = ready(&line).context("where it listens")?;
         Ok(Self { _processes: Processes::One { _process: process }, address })
     }
