@@ -142,6 +142,26 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The values between which the median of all that could be measured lies, at 95 % confidence, given up to
+/// 1000 of them: two of them in order, by the binomial distribution. Of less than six values it's the [range].
+#[must_use]
+pub fn median_interval(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    // How likely it is that exactly `below` of them are below the median, and that so many or less are.
+    let count = sorted.len();
+    let (mut below, mut likely, mut total) = (0, 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX)), 0.0);
+    while below < count / 2 && total + likely <= 0.025 {
+        total += likely;
+        likely *= (count - below) as f64 / (below + 1) as f64;
+        below += 1;
+    }
+    match below.checked_sub(1) {
+        Some(at) => (sorted[at], sorted[count - 1 - at]),
+        None => range(values),
+    }
+}
+
 /// The least and the most of some values; infinite if there are none.
 #[must_use]
 pub fn range(values: &[f64]) -> (f64, f64) {
@@ -190,6 +210,16 @@ mod tests {
         let mut results = Results::new("t");
         rounds.push(&mut results, |metric| metric == "p50_us");
         results
+    }
+
+    #[test]
+    fn the_interval_of_a_median_is_that_of_the_tables() {
+        let ranks = |count: u32| {
+            let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            median_interval(&values)
+        };
+        assert_eq!([5, 6, 9, 15, 24].map(ranks), [(1.0, 5.0), (1.0, 6.0), (2.0, 8.0), (4.0, 12.0), (7.0, 18.0)]);
+        assert_eq!(median_interval(&[2.0]), (2.0, 2.0));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::claims::Which;
+use crate::older;
 use crate::preempt;
 use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, target, wrong_use};
 
@@ -39,6 +40,8 @@ Options:
   --check[=steady]         ends with 1 if a claim is missed that was measured; of all but verbs. With =steady only claims
                            count that come out alike on every machine, as counts do, and what was found in virtual time
   --only overhead|gap|mix  of preempt: one part of it
+  --older REVISION         of rpc: our own calls in pairs with the same program of an older commit, which is built below
+                           target/older; a case is slower if more than 2 % is certain
   --program NAME           of preempt: one program
   --case NAME              of abuse, flows, grpc, replica, rpc, served and sim: this case; repeatable
   --system NAME            of abuse, flows, grpc, grpc-served, replica, rpc, served and sim: this system; repeatable
@@ -47,6 +50,7 @@ Further ARGS go to the benchmark: --rounds N and --window MS of abuse and served
 
 Examples:
   cargo xtask bench rpc --quick
+  cargo xtask bench rpc --older HEAD~5 --check
   cargo xtask bench abuse --quick
   cargo xtask bench replica --case source --check=steady
   cargo xtask bench sim --case forms --case tcp --check=steady
@@ -66,7 +70,7 @@ struct Bench {
 }
 
 /// A package, `--bin` or `--example`, and its name.
-type Target = [&'static str; 3];
+pub(crate) type Target = [&'static str; 3];
 
 /// The command, which some have do what it does for its users.
 const COMMAND: Target = ["greenwave-cli", "--bin", "greenwave"];
@@ -116,7 +120,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         return Err(wrong_use("nothing is claimed of verbs".to_owned(), "cargo xtask bench --help"));
     }
     measure(name, rest)?;
-    println!("{}", which.check(&written(name))?);
+    let written = written(if older::is_wanted(rest) { older::RESULTS } else { name });
+    println!("{}", which.check(&written)?);
     Ok(())
 }
 
@@ -142,8 +147,11 @@ pub(crate) fn measure(name: &str, rest: &[String]) -> Result<()> {
     let Some(bench) = bench(name, quick) else {
         return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask bench --help"));
     };
-    let rest = rest.iter().filter(|word| name != "verbs" || *word != "--quick");
-    let mut steps = Steps::new(if bench.before.is_some() { 3 } else { 2 });
+    let mut rest = rest.to_vec();
+    rest.retain(|word| name != "verbs" || word != "--quick");
+    let older = if name == "rpc" { older::take(&mut rest)? } else { None };
+    let builds = if older.is_some() { 2 } else { 0 };
+    let mut steps = Steps::new(builds + if bench.before.is_some() { 3 } else { 2 });
     // A call takes less than a microsecond, half of it in small functions of several crates.
     let profile = if ["grpc", "rpc"].contains(&name) { "whole" } else { "release" };
     let features: &[&str] = match name {
@@ -158,6 +166,10 @@ pub(crate) fn measure(name: &str, rest: &[String]) -> Result<()> {
     steps.run("build", build.args(features))?;
     if let Some((what, word)) = bench.before {
         steps.run(what, bench.program(profile).arg(word))?;
+    }
+    if let Some(older) = older {
+        let program = older.build(&mut steps, profile, bench.targets[0], features)?;
+        rest.extend([older::OPTION.to_owned(), program.display().to_string()]);
     }
     steps.run(name, bench.program(profile).args(bench.words).args(rest))
 }

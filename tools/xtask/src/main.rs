@@ -15,6 +15,7 @@ mod fuzz;
 mod interop;
 #[cfg(test)]
 mod licences;
+mod older;
 mod preempt;
 mod results;
 mod sanitize;

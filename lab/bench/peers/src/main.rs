@@ -17,6 +17,7 @@ mod go_peer;
 mod greenwave_peer;
 mod grpc_peer;
 mod harness;
+mod older;
 mod plan;
 mod ratios;
 mod raw;
@@ -29,7 +30,7 @@ mod tonic_peer;
 mod volo_peer;
 mod work;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -77,7 +78,14 @@ impl WantedCores {
 #[derive(Subcommand)]
 enum Command {
     /// Measures all systems in turns, prints a table and writes target/bench/rpc.json
-    Bench(Wanted),
+    Bench {
+        #[command(flatten)]
+        wanted: Wanted,
+        /// Measure our own systems alone, in pairs with this program, which was built of an older state; writes
+        /// target/bench/rpc-older.json
+        #[arg(long, value_name = "PROGRAM")]
+        older: Option<PathBuf>,
+    },
     /// Measures one system in one case and prints a line of JSON
     Run {
         /// Which system
@@ -117,7 +125,8 @@ fn main() -> anyhow::Result<()> {
     let cores = cores.choose()?;
     allow_many_connections();
     match command {
-        Command::Bench(wanted) => rounds::bench(cores, &wanted),
+        Command::Bench { wanted, older: Some(older) } => older::compare(cores, &wanted, &older),
+        Command::Bench { wanted, older: None } => rounds::bench(cores, &wanted),
         Command::Run { system, case, seconds, variant } => {
             let time = Duration::try_from_secs_f64(seconds).context("--seconds must be a positive number")?;
             let variant = system.variant(case, variant.as_deref())?;

@@ -36,26 +36,39 @@ pub(crate) type Group = Vec<(Run, &'static [&'static str])>;
 
 impl Plan {
     pub(crate) fn new(wanted: &Wanted, cores: Cores) -> anyhow::Result<Self> {
-        let (rounds, longest, budget) = match wanted.quick {
-            true => (3, LONGEST_QUICK, Duration::from_secs(38)),
-            false => (7, LONGEST, Duration::from_secs(13 * 60)),
-        };
+        let rounds = if wanted.quick { 3 } else { 7 };
         let names: Vec<String> = GROUPS.concat().iter().map(|case| case.name.to_owned()).collect();
         let (chosen, left_out) =
             wanted.choose_cases(&names, |name| name.parse().is_ok_and(|case: Case| case.is_quick))?;
         let names: Vec<String> = System::value_variants().iter().map(System::name).collect();
         wanted.choose_systems(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
-        let mut plan = Self { groups: Vec::new(), left_out, missing: Vec::new(), rounds, time: longest };
+        let mut plan = Self { groups: Vec::new(), left_out, missing: Vec::new(), rounds, time: LONGEST };
         for cases in GROUPS {
             let cases = cases.iter().copied().filter(|case| chosen.iter().any(|name| name == case.name));
             let group: Group = cases.flat_map(|case| plan.runs(case, wanted, cores)).collect();
             plan.groups.extend((!group.is_empty()).then_some(group));
         }
-        plan.time = plan.share(budget).clamp(SHORTEST, longest);
-        for (run, _) in plan.groups.iter_mut().flatten() {
-            run.time = plan.time;
-        }
+        plan.divide(wanted.quick, rounds);
         Ok(plan)
+    }
+
+    /// Has each run so many rounds, and divides the time there is among them.
+    pub(crate) fn divide(&mut self, quick: bool, rounds: usize) {
+        let (longest, budget) = match quick {
+            true => (LONGEST_QUICK, Duration::from_secs(38)),
+            false => (LONGEST, Duration::from_secs(13 * 60)),
+        };
+        self.rounds = rounds;
+        self.time = self.share(budget).clamp(SHORTEST, longest);
+        for (run, _) in self.groups.iter_mut().flatten() {
+            run.time = self.time;
+        }
+    }
+
+    /// Leaves out the runs that aren't wanted.
+    pub(crate) fn retain(&mut self, mut is_wanted: impl FnMut(&Run, &[&'static str]) -> bool) {
+        self.groups.iter_mut().for_each(|group| group.retain(|(run, variants)| is_wanted(run, variants)));
+        self.groups.retain(|group| !group.is_empty());
     }
 
     /// How many times something is measured.

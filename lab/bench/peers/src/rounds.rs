@@ -56,7 +56,13 @@ fn measure(group: &Group, plan: &Plan, bench: &mut Benchmark) {
     rounds.push(&mut bench.results, |_| false);
 }
 
-fn best_variant(run: &Run, variants: &[&'static str], time: Duration, progress: &mut Progress) -> anyhow::Result<Run> {
+/// The run with the one of some variants with which it does best; each is tried for so long.
+pub(crate) fn best_variant(
+    run: &Run,
+    variants: &[&'static str],
+    time: Duration,
+    progress: &mut Progress,
+) -> anyhow::Result<Run> {
     let mut best = (f64::INFINITY, run.variant);
     for variant in variants.iter().filter(|_| variants.len() > 1) {
         progress.step(format!("{}: trying {} {variant}", run.case.name, run.system.name()));

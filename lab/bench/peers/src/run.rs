@@ -14,7 +14,7 @@ use greenwave_bench::pin::Cores;
 use greenwave_bench::process::{ServerProcess, TimeLimit};
 
 /// How much longer than planned a run may take: on cores that others keep busy a call of 1 MiB takes a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is run, and for how long.
 #[derive(Clone, Copy, Debug)]
