@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::arrivals::Arrivals;
 use crate::classes::Classes;
 use crate::load::{self, Plan};
-use crate::measured::Measured;
+use crate::measured::{Measured, Tally, UNANSWERED, UNSENT};
 use crate::progress::Progress;
 pub use crate::rounds::median;
 use crate::target::{Payloads, Target};
@@ -56,7 +56,7 @@ pub struct Capacity {
 /// Why a capacity couldn't be measured.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CapacityError {
-    /// Nothing was answered.
+    /// Nothing was answered, not even with an error.
     #[error("the target answered nothing within {within:?}; is it running, and does it have this method?")]
     Silent {
         /// How long it had.
@@ -72,6 +72,17 @@ pub enum CapacityError {
         /// The most frequent failure.
         mostly: &'static str,
     },
+}
+
+impl CapacityError {
+    /// Why there is no result among some requests.
+    pub(crate) fn without_results(total: &Tally, within: Duration) -> Self {
+        let answers = total.misses.iter().filter(|(name, _)| ![UNANSWERED, UNSENT].contains(*name));
+        match answers.max_by_key(|(_, count)| **count) {
+            Some((mostly, _)) => Self::Failing { share: total.missed_share() * 100.0, mostly },
+            None => Self::Silent { within },
+        }
+    }
 }
 
 /// Measures the capacity of `target` for this mix of classes.
@@ -95,7 +106,8 @@ pub fn measure(
     };
     let measured = load::run(&plan, target, payloads, progress);
     if measured.total.results.count() == 0 {
-        return Err(CapacityError::Silent { within: plan.warm_up + plan.time + plan.drain });
+        let within = plan.warm_up + plan.time + plan.drain;
+        return Err(CapacityError::without_results(&measured.total, within));
     }
     if let Some((mostly, _)) = measured.total.misses.iter().max_by_key(|(_, count)| **count)
         && measured.total.missed_share() > TOLERATED

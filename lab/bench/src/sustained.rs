@@ -39,7 +39,7 @@ const STRIDES: usize = 12;
 /// from the first third of the spell to the last.
 ///
 /// # Errors
-/// When nothing is answered.
+/// When there is no result.
 pub fn growth(
     spell: &Spell,
     rate: f64,
@@ -60,7 +60,7 @@ pub fn growth(
     let mut watched = Watched { target, begin, third: spell.time / 3, at: begin, waiting: 0, sums: [0.0; 3] };
     let measured = load::run(&plan, &mut watched, payloads, progress);
     if measured.total.results.count() == 0 {
-        return Err(CapacityError::Silent { within: plan.warm_up + plan.time });
+        return Err(CapacityError::without_results(&measured.total, plan.warm_up + plan.time));
     }
     let end = watched.target.now();
     watched.pass(end);

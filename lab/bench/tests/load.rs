@@ -235,6 +235,8 @@ fn a_target_that_fails_or_is_silent_has_no_capacity() {
         capacity::measure(&trial, &Classes::single(MS), target, &mut payloads, &mut Progress::hidden()).err()
     };
     assert!(matches!(measure(Oddity::Fails(2)), Some(CapacityError::Failing { mostly: "error", .. })));
+    let all_fail = CapacityError::Failing { share: 100.0, mostly: "error" };
+    assert_eq!(measure(Oddity::Fails(1)), Some(all_fail), "a server that has no such method answers");
     assert!(matches!(measure(Oddity::Loses(1)), Some(CapacityError::Silent { .. })));
 }
 
