@@ -67,15 +67,16 @@ impl Of<'_> {
     }
 
     /// Of a quantile of a class. One that falls on calls that were never answered is longer than any other; where both do,
-    /// who has missed no more than the other has waited no longer.
+    /// who has missed no more than the other has waited no longer. So a round in which it can't be said how much longer is
+    /// one of the worst, and the median of all rounds is known if it is none of these.
     fn quantile_over(&self, other: &str, class: &str, quantile: &str) -> Option<f64> {
         let of = |system, metric| self.value(system, &format!("{class}/{metric}"));
         let missed = |system| of(system, "missed_share");
         match (of(self.own, quantile), of(other, quantile)) {
             (Some(own), Some(other)) => Some(own / other),
             (Some(_), None) => missed(other).map(|_| 0.0),
-            (None, Some(_)) => None,
-            (None, None) => (missed(self.own)? <= missed(other)?).then_some(1.0),
+            (None, Some(_)) => missed(self.own).map(|_| f64::INFINITY),
+            (None, None) => Some(if missed(self.own)? <= missed(other)? { 1.0 } else { f64::INFINITY }),
         }
     }
 
@@ -133,10 +134,16 @@ mod tests {
         add(&mut answered, case(0.7));
         assert_eq!(value(&answered, "default", "short_p99_over_fcfs"), Some(0.0));
         assert_eq!(value(&answered, "fcfs", "short_p99_over_fcfs"), Some(1.0));
-        for (own, ratio) in [(0.01, Some(1.0)), (0.03, None)] {
+        let mut unanswered = round(&[("default", missed, 0.02), ("fcfs", of_get, 7.0)]);
+        add(&mut unanswered, case(0.7));
+        assert_eq!(value(&unanswered, "default", "short_p99_over_fcfs"), Some(f64::INFINITY));
+        let mut unmeasured = round(&[("default", "p50_us", 1.0), ("fcfs", of_get, 7.0)]);
+        add(&mut unmeasured, case(0.7));
+        assert_eq!(value(&unmeasured, "default", "short_p99_over_fcfs"), None);
+        for (own, ratio) in [(0.01, 1.0), (0.03, f64::INFINITY)] {
             let mut neither = round(&[("default", missed, own), ("fcfs", missed, 0.02)]);
             add(&mut neither, case(0.7));
-            assert_eq!(value(&neither, "default", "short_p99_over_fcfs"), ratio);
+            assert_eq!(value(&neither, "default", "short_p99_over_fcfs"), Some(ratio));
         }
     }
 
