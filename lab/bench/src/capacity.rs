@@ -77,11 +77,15 @@ pub enum CapacityError {
 impl CapacityError {
     /// Why there is no result among some requests.
     pub(crate) fn without_results(total: &Tally, within: Duration) -> Self {
-        let answers = total.misses.iter().filter(|(name, _)| ![UNANSWERED, UNSENT].contains(*name));
-        match answers.max_by_key(|(_, count)| **count) {
-            Some((mostly, _)) => Self::Failing { share: total.missed_share() * 100.0, mostly },
-            None => Self::Silent { within },
-        }
+        let is_answer = |name: &str| ![UNANSWERED, UNSENT].contains(&name);
+        Self::failing(total, is_answer).unwrap_or(Self::Silent { within })
+    }
+
+    /// That some requests failed, by the most frequent of the failures that count.
+    fn failing(total: &Tally, counts: impl Fn(&str) -> bool) -> Option<Self> {
+        let misses = total.misses.iter().filter(|(name, _)| counts(name));
+        let (mostly, _) = misses.max_by_key(|(_, count)| **count)?;
+        Some(Self::Failing { share: total.missed_share() * 100.0, mostly })
     }
 }
 
@@ -109,10 +113,10 @@ pub fn measure(
         let within = plan.warm_up + plan.time + plan.drain;
         return Err(CapacityError::without_results(&measured.total, within));
     }
-    if let Some((mostly, _)) = measured.total.misses.iter().max_by_key(|(_, count)| **count)
-        && measured.total.missed_share() > TOLERATED
+    if measured.total.missed_share() > TOLERATED
+        && let Some(failing) = CapacityError::failing(&measured.total, |_| true)
     {
-        return Err(CapacityError::Failing { share: measured.total.missed_share() * 100.0, mostly });
+        return Err(failing);
     }
     let mut windows: Vec<f64> =
         measured.series.iter().map(|one| one.good as f64 / trial.window.as_secs_f64()).collect();

@@ -1,13 +1,13 @@
 //! A program as it was at an older commit, to be measured beside what it has become.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::bench::Target;
-use crate::step::{Steps, cargo, root, target, wrong_use};
+use crate::step::{Steps, cargo, git, root, target, wrong_use};
 
 /// By which it is asked for.
 pub(crate) const OPTION: &str = "--older";
@@ -48,14 +48,11 @@ fn take_word(words: &mut Vec<String>) -> Result<Option<String>> {
 impl Older {
     fn find(repository: &Path, revision: &str) -> Result<Self> {
         let revision_of_commit = format!("{revision}^{{commit}}");
-        let mut git = git(repository, &["rev-parse", "--verify", "--quiet", "--end-of-options", &revision_of_commit]);
-        let found = git.output().context("can't run `git`; install it")?;
-        if !found.status.success() {
-            let what =
-                format!("there is no commit `{revision}` here; `git fetch --unshallow` brings those of a full clone");
-            return Err(wrong_use(what, "git log"));
-        }
-        let hash = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+        let hash = git(repository, ["rev-parse", "--verify", "--end-of-options", &revision_of_commit]);
+        let hash = hash.map_err(|error| {
+            let remedy = "`git fetch --unshallow` brings those of a full clone";
+            wrong_use(format!("there is no commit `{revision}` here ({error}); {remedy}"), "git log")
+        })?;
         Ok(Self { repository: repository.to_owned(), hash })
     }
 
@@ -85,22 +82,11 @@ impl Older {
         }
         let [from, to] = [&self.repository, &partial].map(|path| path.as_os_str());
         // Its objects stay where they are, so this takes the time that its files take.
-        run(Command::new("git").args(["clone", "--quiet", "--shared", "--no-checkout"]).args([from, to]))?;
-        run(&mut git(&partial, &["checkout", "--quiet", "--detach", &self.hash]))?;
+        let clone = ["clone", "--quiet", "--shared", "--no-checkout"].map(OsStr::new);
+        git(&self.repository, clone.into_iter().chain([from, to]))?;
+        git(&partial, ["checkout", "--quiet", "--detach", &self.hash])?;
         fs::rename(&partial, folder).with_context(|| format!("can't make {}", folder.display()))
     }
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("can't run {command:?}"))?;
-    ensure!(status.success(), "{command:?} failed ({status})");
-    Ok(())
-}
-
-fn git(repository: &Path, words: &[&str]) -> Command {
-    let mut git = Command::new("git");
-    git.current_dir(repository).args(words);
-    git
 }
 
 #[cfg(test)]
@@ -118,7 +104,7 @@ mod tests {
         fs::write(folder.join("a"), "b").unwrap();
         let who = ["-c", "user.name=a", "-c", "user.email=a@example", "-c", "commit.gpgsign=false"];
         for words in [&["init", "--quiet"][..], &["add", "a"], &["commit", "--quiet", "--message", "a"]] {
-            assert!(git(&folder, &[&who, words].concat()).status().unwrap().success(), "{words:?}");
+            git(&folder, [&who, words].concat()).unwrap();
         }
         folder
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 /// The steps of a command, counted as they are run.
 pub(crate) struct Steps {
@@ -83,6 +83,17 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> 
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
+}
+
+/// What git says to some words in a repository, without the white space around it.
+///
+/// # Errors
+/// When it can't be run, or fails; with what it said.
+pub(crate) fn git<S: AsRef<OsStr>>(repository: &Path, words: impl IntoIterator<Item = S>) -> Result<String> {
+    let mut git = Command::new("git");
+    let output = git.current_dir(repository).args(words).output().context("can't run `git`; install it")?;
+    ensure!(output.status.success(), "`{}`: {}", shown(&git), String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// `cargo quanta` as the workspace has it, whether or not it is installed, with this task.
@@ -168,6 +179,13 @@ mod tests {
         command.args(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(shown(&command), "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
         assert_eq!(shown(&Command::new(root().join("target/release/greenwave"))), "target/release/greenwave");
+    }
+
+    #[test]
+    fn what_git_refuses_is_told_with_what_it_said() {
+        assert_eq!(git(&root(), ["rev-parse", "--is-inside-work-tree"]).unwrap(), "true");
+        let error = git(&root(), ["no-such-command"]).unwrap_err().to_string();
+        assert!(error.starts_with("`git no-such-command`: git: 'no-such-command' is not a git command"), "{error}");
     }
 
     #[test]

@@ -11,11 +11,11 @@ use anyhow::Result;
 use crate::claims::Which;
 use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, target, works, wrong_use};
 use crate::tally::Tally;
-use crate::{bare, bench, chaos, demo, ebpf, fuzz};
+use crate::{bare, bench, chaos, ebpf, fuzz};
 
 const HELP: &str = "\
 Checks formatting, lints, panics, documentation, dependencies, the models of lock-free code, fuzz targets, the eBPF
-object, the demo, what is claimed of figures that are the same on every machine, and runs all tests.
+object, what is claimed of figures that are the same on every machine, and runs all tests.
 
 Usage: cargo xtask test [--quick]
 
@@ -41,7 +41,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--quick" => true,
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 22 + fabric_steps() });
+    let mut steps = Steps::new(if quick { 3 } else { 20 + fabric_steps() });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
@@ -60,7 +60,6 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         options(&mut steps)?;
         fabric(&mut steps)?;
         chaos::smoke(&mut steps)?;
-        demo::smoke(&mut steps)?;
         steady_claims(&mut steps)?;
     }
     tests(&mut steps)?;

@@ -2,12 +2,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::campaign::Found;
-use crate::step::{root, target};
+use crate::step::{git, root, target};
 
 /// One line a target.
 pub(super) fn table(all: &[Found]) -> String {
@@ -70,9 +69,7 @@ fn json(commit: &str, all: &[Found]) -> String {
 }
 
 fn commit() -> String {
-    let asked = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).current_dir(root()).output();
-    let said = asked.ok().filter(|said| said.status.success()).map(|said| said.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&said).trim().to_owned()
+    git(&root(), ["rev-parse", "--short=12", "HEAD"]).unwrap_or_default()
 }
 
 #[cfg(test)]

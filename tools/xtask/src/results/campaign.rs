@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::files::Results;
 use super::folder;
-use crate::step::{root, target, wrong_use};
+use crate::step::{git, root, target, wrong_use};
 use crate::{bench, interop};
 
 /// What is measured, the ones that take longest last.
@@ -56,19 +56,13 @@ pub(crate) fn run(only: &[String]) -> Result<bool> {
 
 /// The commit that is checked out, as results name it.
 fn commit() -> Result<String> {
-    let said = |words: &[&str]| {
-        let output = std::process::Command::new("git").args(words).current_dir(root()).output();
-        let output = output.context("can't run git")?;
-        ensure!(output.status.success(), "git {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let changed = said(&["status", "--porcelain"])?;
+    let changed = git(&root(), ["status", "--porcelain"])?;
     if !changed.is_empty() {
         bail!(
             "files differ from the commit, so nobody could measure the same again; commit them, or put them aside\n{changed}"
         );
     }
-    said(&["describe", "--always", "--abbrev=12", "--exclude=*"])
+    git(&root(), ["describe", "--always", "--abbrev=12", "--exclude=*"])
 }
 
 /// Whether a file has results of a commit.
