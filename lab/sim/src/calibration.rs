@@ -41,6 +41,9 @@ pub struct Calibration {
     pub post_each_ns: f64,
     /// What a call takes beside that, and beside its handler: to be taken in, begun and answered.
     pub call_ns: Measured,
+    /// What a call that a handler makes adds to that: to be sent, and the handler's going on once it is replied to.
+    #[serde(default)]
+    pub ask_ns: f64,
     /// What a server counts as the time of a handler that does nothing: the switch and what is around the handler.
     pub handler_ns: Measured,
     /// How long it takes until an event loop that sleeps looks again.
@@ -144,6 +147,7 @@ impl Calibration {
             post_ns: none,
             post_each_ns: 0.0,
             call_ns: none,
+            ask_ns: 0.0,
             handler_ns: none,
             wake_ns: none,
             spin_ns: 20_000.0,
@@ -203,7 +207,7 @@ impl Calibration {
         // What is around a handler is a call's once, and the switch each turn's.
         let around = (self.handler_ns.median - self.switch_ns.median).max(0.0);
         let (switch, io) = (self.switch_ns.span(), nanos(self.call_ns.median + around));
-        Costs { switch, io, event_loop, ..Costs::default() }
+        Costs { switch, io, ask: nanos(self.ask_ns), event_loop, ..Costs::default() }
     }
 
     /// What a call takes that finds an event loop with nothing to do, at the server.
@@ -237,6 +241,7 @@ impl Calibration {
             ("look_each_ns", self.look_each_ns),
             ("look_empty_ns", self.look_empty_ns),
             ("post_each_ns", self.post_each_ns),
+            ("ask_ns", self.ask_ns),
             ("spin_ns", self.spin_ns),
         ];
         let all = times.into_iter().flat_map(|(key, of)| [of.median, of.low, of.high].map(|value| (key, value)));

@@ -75,6 +75,7 @@ pub(super) const TQ: Costs = Costs {
     switch: ns(40),
     preempt: ns(0),
     io: ns(100),
+    ask: ns(0),
     steal: ns(0),
     probes: 0.03,
     inexact: 0.0,

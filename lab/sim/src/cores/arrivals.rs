@@ -53,6 +53,6 @@ impl<'a> Arrivals<'a> {
         let deadline = deadline.map_or(Deadline::NEVER, |span| Deadline::at(at, Budget::expected(span)));
         let counted = self.uncounted == 0;
         self.uncounted = self.uncounted.saturating_sub(1);
-        Job { arrived: now, left, had: 0, work, deadline, method: method as u16, counted, quanta: 0 }
+        Job { arrived: now, left, had: 0, work, deadline, method: method as u16, counted, quanta: 0, leg: 0 }
     }
 }

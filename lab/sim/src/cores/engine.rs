@@ -416,7 +416,7 @@ impl<'a> Engine<'a> {
     fn finish(&mut self, job: u32) {
         let done = *self.jobs.of(job);
         let took = self.now - done.arrived;
-        self.known.observe(done.method.into(), done.had);
+        self.known.observe(&done);
         self.report.done += 1;
         if done.counted {
             let method = usize::from(done.method);

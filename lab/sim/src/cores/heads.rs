@@ -3,7 +3,8 @@
 //! When a head looks and when it posts is decided by [`Pacing`], who goes first by [`ReadyQueue`], and what is given away by
 //! [`StealRule`], all as in the server. A look and a post cost what they cost alone and what each call adds
 //! ([`LoopCosts`]), so batches grow with the load by themselves, and a reply waits until it is posted. A connection has one
-//! head, and connections are many: a call comes to any head alike.
+//! head, and connections are many: a call comes to any head alike. What a handler calls on the same server is posted as replies
+//! are, and found by the next look; so is what it is replied to.
 //!
 //! A head does one thing at a time, and what comes next is known when that is over. So a head is a source with one event.
 
@@ -65,12 +66,16 @@ struct Run<'a> {
     switch: u64,
     preempt: u64,
     io: u64,
+    ask: u64,
+    /// By how much probes make work longer.
+    stretch: f64,
     steal_ns: u64,
     steal: Option<StealRule>,
     arrivals: Arrivals<'a>,
     limit: usize,
     choices: Stream,
     wires: Stream,
+    stages: Stream,
     now: u64,
     turns: Turns,
     jobs: Jobs,
@@ -122,12 +127,15 @@ impl<'a> Run<'a> {
             switch: nanos(costs.switch),
             preempt: nanos(costs.preempt),
             io: nanos(costs.io),
+            ask: nanos(costs.ask),
+            stretch: 1.0 + costs.probes,
             steal_ns: nanos(costs.steal),
             steal,
             arrivals: Arrivals::new(cores, load, plan, seed),
             limit: plan.most_unfinished,
             choices: seed.stream("choices", 0),
             wires: seed.stream("wires", 0),
+            stages: seed.stream("stages", 0),
             now: 0,
             turns: Turns::new(HEADS + cores.workers),
             jobs: Jobs::new(plan.most_unfinished),
@@ -282,8 +290,15 @@ impl<'a> Run<'a> {
         let head = &mut self.heads[at];
         let next = if self.quantum == u64::MAX { head.queue.pop(now) } else { head.queue.pop_due(now) };
         if let Some((_, job)) = next {
-            let cost = self.switch + if self.jobs.of(job).had == 0 { self.io } else { 0 };
-            return self.run_job(at, job, cost);
+            let of = self.jobs.of(job);
+            let once = if of.had > 0 {
+                0
+            } else if usize::from(of.leg) > self.load.methods()[usize::from(of.method)].stages.len() {
+                self.ask
+            } else {
+                self.io
+            };
+            return self.run_job(at, job, self.switch + once);
         }
         head.pacing.rested(now);
         if !head.replies.is_empty() {
@@ -324,7 +339,7 @@ impl<'a> Run<'a> {
             due
         } else {
             let of = self.jobs.of(job);
-            self.known.observe(of.method.into(), of.had);
+            self.known.observe(of);
             head.pacing.replied(of.deadline.expires());
             head.replies.push(job);
             head.pacing.after_call(now)
@@ -351,6 +366,11 @@ impl<'a> Run<'a> {
         self.heads[at].pacing.posted(Span::from_nanos(cost));
         let mut posted = std::mem::take(&mut self.heads[at].posting);
         for job in posted.drain(..) {
+            if self.goes_further(job) {
+                // The connection is this server's own.
+                self.heads[at].socket.push_back(job);
+                continue;
+            }
             let done = *self.jobs.of(job);
             let method = usize::from(done.method);
             self.report.done += 1;
@@ -367,6 +387,19 @@ impl<'a> Run<'a> {
             self.jobs.remove(job);
         }
         self.heads[at].posting = posted;
+    }
+
+    /// Whether what was posted of a job is a call of its next stage, or a reply to the one before.
+    fn goes_further(&mut self, job: u32) -> bool {
+        let of = self.jobs.of(job);
+        let stages = &self.load.methods()[usize::from(of.method)].stages;
+        let leg = usize::from(of.leg);
+        if leg == 2 * stages.len() {
+            return false;
+        }
+        let work = stages.get(leg).map_or(0, |stage| stage.draw(&mut self.stages));
+        self.jobs.go_further(job, (work as f64 * self.stretch).round() as u64);
+        true
     }
 
     fn report(mut self, cut: Option<Cut>) -> Report {

@@ -193,15 +193,26 @@ pub struct Method {
     pub deadline: Option<Duration>,
     /// How long it waits for other servers, beside that; of [heads](super::Scheme::Heads) alone. It has no core meanwhile.
     pub behind: Option<Work>,
+    /// Stages behind it on the same server, of one [head](super::Scheme::Heads) alone, by how long each takes: once its work is
+    /// done it calls the first, that one the next, and each replies when it is replied to.
+    pub stages: Vec<Work>,
 }
 
 impl Method {
     /// Without a deadline.
     #[must_use]
     pub fn new(name: &str, share: f64, work: Work) -> Self {
-        Self { name: name.to_owned(), share, work, deadline: None, behind: None }
+        Self { name: name.to_owned(), share, work, deadline: None, behind: None, stages: Vec::new() }
+    }
+
+    /// What it and its stages take, in nanoseconds.
+    fn mean_ns(&self) -> f64 {
+        self.work.mean_ns() + self.stages.iter().map(Work::mean_ns).sum::<f64>()
     }
 }
+
+/// How many stages may be behind a method.
+pub(super) const MOST_STAGES: usize = 8;
 
 /// What jobs there are.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,7 +231,10 @@ impl Load {
         }
         for method in &methods {
             method.work.validate()?;
-            method.behind.map_or(Ok(()), |behind| behind.validate())?;
+            method.behind.iter().chain(&method.stages).try_for_each(Work::validate)?;
+            if method.stages.len() > MOST_STAGES {
+                return Err(PlanError::Stages(method.stages.len()));
+            }
             if !(method.share.is_finite() && method.share > 0.0) {
                 return Err(PlanError::Share(method.share));
             }
@@ -269,10 +283,10 @@ impl Load {
         &self.methods
     }
 
-    /// The mean work of all, in nanoseconds.
+    /// The mean work of all with their stages, in nanoseconds.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
-        self.methods.iter().map(|method| method.share * method.work.mean_ns()).sum()
+        self.methods.iter().map(|method| method.share * method.mean_ns()).sum()
     }
 
     /// The mean of the squares of all works, in square nanoseconds.

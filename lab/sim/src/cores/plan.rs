@@ -1,6 +1,6 @@
 //! How a server is run, and for how long.
 
-use super::load::{Load, Work};
+use super::load::{Load, MOST_STAGES, Work};
 use crate::turns;
 use greenwave_policy::{DispatchRule, Order, StealRule};
 use std::time::Duration;
@@ -135,6 +135,9 @@ pub struct Costs {
     pub preempt: Duration,
     /// A worker's time for each job's request and reply.
     pub io: Duration,
+    /// A head's time for a call that a handler makes, beside that for the call itself: to send it, and to go on once it is replied
+    /// to.
+    pub ask: Duration,
     /// A worker's time for a job that it takes from another.
     pub steal: Duration,
     /// How much longer work takes for the probes in it, as a share: 0.02 is 2 %.
@@ -237,7 +240,15 @@ impl Plan {
         }
         let costs = &cores.costs;
         let of_loop = &costs.event_loop;
-        let all = [costs.dispatch, costs.turn.unwrap_or_default(), costs.switch, costs.preempt, costs.io, costs.steal];
+        let all = [
+            costs.dispatch,
+            costs.turn.unwrap_or_default(),
+            costs.switch,
+            costs.preempt,
+            costs.io,
+            costs.ask,
+            costs.steal,
+        ];
         let loops =
             [of_loop.look, of_loop.look_each, of_loop.look_empty, of_loop.post, of_loop.post_each, of_loop.wake];
         for span in all.into_iter().chain(loops) {
@@ -251,6 +262,10 @@ impl Plan {
             }
         }
         of_loop.wire.map_or(Ok(()), |wire| wire.validate())?;
+        let stages = load.methods().iter().map(|method| method.stages.len()).max().unwrap_or_default();
+        if stages > 0 && (cores.workers > 1 || !matches!(cores.scheme, Scheme::Heads { .. })) {
+            return Err(PlanError::Stages(stages));
+        }
         if !(0.0..1.0).contains(&self.warmup) {
             return Err(PlanError::Warmup(self.warmup));
         }
@@ -283,6 +298,9 @@ pub enum PlanError {
     /// A method's.
     #[error("a share of {0}; allowed: a number that is more than 0")]
     Share(f64),
+    /// A method's.
+    #[error("{0} stages behind a method; allowed: up to {MOST_STAGES}, of one head alone")]
+    Stages(usize),
     /// A method's.
     #[error("a work of {0:?}; allowed: times of 1ns to 1 day, least below most, alpha above 0 and neither 1 nor 2")]
     Work(Work),

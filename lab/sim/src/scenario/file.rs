@@ -444,6 +444,7 @@ impl LoadTable {
                     work: method.work.work(),
                     deadline: method.deadline.map(|span| span.0),
                     behind: None,
+                    stages: Vec::new(),
                 };
                 let methods = self.method.iter().map(method).collect();
                 Load::new(methods).map_err(|error: cores::PlanError| ScenarioError(error.to_string()))

@@ -138,3 +138,45 @@ fn a_question_that_can_not_be_meant_is_refused() {
     assert!(matches!(refused(|of| of.per_second = -5.0), PlanningError::Plan(_)));
     assert!(matches!(refused(|of| of.quanta = vec![Some(Duration::ZERO)]), PlanningError::Plan(_)));
 }
+
+fn chain(stages: usize) -> Load {
+    Load::new(vec![Method { stages: vec![Work::Fixed(2 * US); stages], ..Method::new("all", 1.0, Work::Fixed(US)) }])
+        .unwrap()
+}
+
+/// Alone, each stage has a look, its call, its work and a post; and each that called another a look, what going on costs, and a
+/// post once more.
+#[test]
+fn stages_on_a_head_are_called_and_replied_to_one_after_the_other() {
+    let event_loop = LoopCosts { look: 3 * US, post: 5 * US, ..LoopCosts::default() };
+    for (stages, expected) in [(0, 14), (1, 14 + 2 + 13 + 8 + 4), (2, 14 + 2 * (2 + 13 + 8 + 4))] {
+        let mut cores = heads(1, Order::Guarded, None, event_loop);
+        cores.costs = Costs { io: 5 * US, ask: 4 * US, ..cores.costs };
+        let report = report(&cores, &chain(stages), 0.0001, 2000);
+        let p50 = report.all.quantile(0.5) * 1e6;
+        assert!((p50 - f64::from(expected)).abs() < 0.02 * f64::from(expected), "{p50} of {stages} stages, {expected}");
+        assert_eq!(report.done, 2000);
+    }
+}
+
+/// What a head is busy with is the work of all stages, and the same seed is the same run.
+#[test]
+fn stages_count_as_work() {
+    let cores = heads(1, Order::Guarded, Some(5 * US), LoopCosts::default());
+    let once = report(&cores, &chain(2), 0.6, 50_000);
+    assert!((once.busy - 0.6).abs() < 0.01, "{}", once.busy);
+    assert_eq!(once.hash, report(&cores, &chain(2), 0.6, 50_000).hash);
+}
+
+#[test]
+fn stages_take_one_head() {
+    let plan = Plan::new(100).with_share(0.5);
+    let of = |cores: &Cores| run(cores, &chain(1), &plan, Seed::new(1)).map(|_| ()).unwrap_err().to_string();
+    let two = heads(2, Order::Fcfs, None, LoopCosts::default());
+    let central = Cores::new(1, Scheme::Central { order: Order::Fcfs, quantum: None });
+    for cores in [two, central] {
+        assert_eq!(of(&cores), "1 stages behind a method; allowed: up to 8, of one head alone");
+    }
+    let nine = Method { stages: vec![Work::Fixed(US); 9], ..Method::new("all", 1.0, Work::Fixed(US)) };
+    assert!(Load::new(vec![nine]).unwrap_err().to_string().starts_with("9 stages"));
+}

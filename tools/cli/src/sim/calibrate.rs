@@ -10,6 +10,7 @@ use greenwave_bench::machine::Machine;
 use greenwave_bench::progress::Progress;
 use greenwave_quanta::{Coroutine, StackPool, StackSize, is_instrumented, suspend};
 use greenwave_sim::calibration::{Calibration, Measured};
+use greenwave_sim::cores::Costs;
 
 use super::spinning::{Spinning, take_cores};
 use crate::problem::Problem;
@@ -50,6 +51,9 @@ const TIME: Duration = Duration::from_millis(300);
 /// its core is kept from it for some milliseconds.
 const PARTS: usize = 150;
 
+/// A handler that does nothing.
+const ALONE: &[Duration] = &[Duration::ZERO];
+
 /// Calls under way while a server is never idle.
 const MANY: u64 = 64;
 
@@ -76,18 +80,20 @@ impl Calibrate {
         made.probe_ns = Measured::of(probes());
         progress.step("calls that do nothing, one at a time");
         let mut spinning = Spinning::start(core, Wait::Spin, Order::default(), None)?;
-        spinning.closed(TIME / 3, 1, Duration::ZERO)?;
+        spinning.closed(TIME / 3, 1, ALONE)?;
         let alone = empty_look(&spinning);
         let lone = Lone::measure(&mut spinning)?;
         progress.step("a server that is never idle");
-        let few = Crowd::measure(&mut spinning, LONG)?;
-        let many = Crowd::measure(&mut spinning, SHORT)?;
+        let few = Crowd::measure(&mut spinning, &[LONG])?;
+        let many = Crowd::measure(&mut spinning, &[SHORT])?;
+        let asking = Crowd::measure(&mut spinning, &[SHORT, SHORT])?;
         drop(spinning);
         fit(&mut made, alone, &lone, &few, &many);
+        made.ask_ns = ask(&made.costs(), &asking);
         progress.step("a server that sleeps");
         let mut sleeping = Spinning::start(core, Wait::Block, Order::default(), None)?;
-        sleeping.closed(TIME / 3, 1, Duration::ZERO)?;
-        let woken = sleeping.closed(TIME, 1, Duration::ZERO)?;
+        sleeping.closed(TIME / 3, 1, ALONE)?;
+        let woken = sleeping.closed(TIME, 1, ALONE)?;
         drop(sleeping);
         let more = |took: f64| (took - made.null_call_ns.median).max(0.0);
         made.wake_ns = Measured::of(woken.into_iter().map(more).collect());
@@ -131,16 +137,16 @@ struct Counted {
 
 impl Lone {
     fn measure(spinning: &mut Spinning) -> Result<Self, Problem> {
-        let parts: Result<Vec<_>, _> = (0..PARTS).map(|_| Counted::during(spinning, 1, Duration::ZERO)).collect();
+        let parts: Result<Vec<_>, _> = (0..PARTS).map(|_| Counted::during(spinning, 1, ALONE)).collect();
         let (parts, took): (Vec<_>, Vec<_>) = calm(parts?, |(counted, _)| counted).into_iter().unzip();
         Ok(Self { took: took.concat(), parts })
     }
 }
 
 impl Crowd {
-    fn measure(spinning: &mut Spinning, work: Duration) -> Result<Self, Problem> {
-        spinning.closed(TIME / 3, MANY, work)?;
-        let parts = (0..PARTS).map(|_| Counted::during(spinning, MANY, work).map(|(counted, _)| counted));
+    fn measure(spinning: &mut Spinning, works: &[Duration]) -> Result<Self, Problem> {
+        spinning.closed(TIME / 3, MANY, works)?;
+        let parts = (0..PARTS).map(|_| Counted::during(spinning, MANY, works).map(|(counted, _)| counted));
         Ok(Self { parts: calm(parts.collect::<Result<_, _>>()?, |counted| counted) })
     }
 
@@ -150,9 +156,9 @@ impl Crowd {
 }
 
 impl Counted {
-    fn during(spinning: &mut Spinning, in_flight: u64, work: Duration) -> Result<(Self, Vec<f64>), Problem> {
+    fn during(spinning: &mut Spinning, in_flight: u64, works: &[Duration]) -> Result<(Self, Vec<f64>), Problem> {
         let (began, before) = (Instant::now(), spinning.server.counters());
-        let took = spinning.closed(TIME / PARTS as u32, in_flight, work)?;
+        let took = spinning.closed(TIME / PARTS as u32, in_flight, works)?;
         Ok((Self::between(&before, &spinning.server.counters(), began.elapsed()), took))
     }
 
@@ -200,6 +206,21 @@ fn fit(made: &mut Calibration, empty: f64, lone: &Lone, few: &Crowd, many: &Crow
     (made.post_ns, made.post_each_ns) = apart(&posts(few), &posts(many));
     let rest = |part: &Counted| ((part.wall - part.look_ns - part.post_ns - part.service_ns) / part.calls).max(0.0);
     made.call_ns = Measured::of(many.parts.iter().map(rest).collect());
+}
+
+/// What a call that a handler makes takes of its head beside what calls do, looks and posts among them: what is left of calls with
+/// two stages.
+fn ask(costs: &Costs, asking: &Crowd) -> f64 {
+    let nanos = |span: Duration| span.as_nanos() as f64;
+    let each = nanos(costs.event_loop.look_each) + nanos(costs.event_loop.post_each);
+    // The call, the one that it makes, and the handler that goes on then.
+    let known = 2.0 * nanos(SHORT) + 3.0 * (nanos(costs.switch) + each) + 2.0 * nanos(costs.io);
+    let rest = |part: &Counted| {
+        let alone = part.looks * nanos(costs.event_loop.look) + part.posts * nanos(costs.event_loop.post);
+        // Its server counts both stages' calls.
+        (part.wall - alone) / (part.calls / 2.0) - known
+    };
+    Measured::of(asking.parts.iter().map(rest).collect()).median.max(0.0)
 }
 
 /// What is alone, and what each adds, of pairs of how many there were and what it took: it took `alone + many * each`.
@@ -291,6 +312,7 @@ fn told(made: &Calibration) {
     line("post of the event loop", &made.post_ns);
     tell!("  {:<34} {:>9.0} and {:.0} ns", "each call adds to look and post", made.look_each_ns, made.post_each_ns);
     line("rest of a call", &made.call_ns);
+    tell!("  {:<34} {:>9.0} ns", "a handler's own call adds", made.ask_ns);
     line("handler that does nothing", &made.handler_ns);
     line("null call over TCP", &made.null_call_ns);
     line("waking a server that sleeps", &made.wake_ns);
@@ -328,5 +350,12 @@ mod tests {
         near(made.post_ns.median, 4000.0);
         near(made.post_each_ns, 90.0);
         near(made.handler_ns.median, 120.0);
+        let mut asking = part(400.0, 8.0);
+        let costs = made.costs();
+        let rest = 1e6 - 50.0 * 5000.0;
+        let known = 6000.0 + 3.0 * 130.0 + 3.0 * costs.switch.as_nanos() as f64 + 2.0 * costs.io.as_nanos() as f64;
+        near(ask(&costs, &Crowd { parts: vec![asking; 3] }), (rest / 200.0 - known).max(0.0));
+        asking.wall += 200.0 * 10_000.0;
+        near(ask(&costs, &Crowd { parts: vec![asking; 3] }), (rest / 200.0 - known + 10_000.0).max(0.0));
     }
 }

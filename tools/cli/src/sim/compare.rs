@@ -23,7 +23,7 @@ use greenwave_sim::cores::{self, Cores, Costs, Histogram, Load, LoopCosts, Metho
 use serde_json::{Value, json};
 
 use super::plan::calibration;
-use super::spinning::{Spinning, Works, take_cores};
+use super::spinning::{MOST_STAGES, Spinning, Works, request, take_cores};
 use crate::problem::Problem;
 use crate::quantity;
 
@@ -38,6 +38,7 @@ simulation. How far off predictions are is told as a share of what was measured.
 Examples:
   greenwave sim compare --costs machine.toml
   greenwave sim compare --costs machine.toml --keep                 and write the error into it, for `sim plan`
+  greenwave sim compare --costs machine.toml --stages 3             a chain of calls, all stages on the one head
   greenwave sim compare --costs machine.toml --load 20k/s --order fcfs --for 10s --rounds 5
   greenwave sim compare --costs machine.toml --short 5us --long 100us --long-share 10% --json")]
 pub(super) struct Compare {
@@ -56,6 +57,9 @@ pub(super) struct Compare {
     /// How many these are
     #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = quantity::share)]
     long_share: f64,
+    /// How many stages compute for that, each called by the one before, 1 to 3
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MOST_STAGES as i64))]
+    stages: u8,
     /// Whose turn it is
     #[arg(long, value_name = "ORDER", default_value_t = Order::Guarded)]
     order: Order,
@@ -123,8 +127,9 @@ impl Compare {
         }
         let costs = self.costs(&calibration);
         let jobs = self.jobs()?;
-        let a_call = jobs.mean_ns() + nanos(costs.switch + costs.io);
-        let a_call = a_call + nanos(costs.event_loop.look_each + costs.event_loop.post_each);
+        let (stages, calling) = (f64::from(self.stages), f64::from(self.stages - 1));
+        let each = nanos(costs.switch + costs.event_loop.look_each + costs.event_loop.post_each);
+        let a_call = jobs.mean_ns() + stages * (each + nanos(costs.io)) + calling * (each + nanos(costs.ask));
         let rate = self.load.unwrap_or(0.5e9 / a_call);
         if rate * a_call >= 0.98e9 {
             let what = format!("{rate:.0} calls a second are more than a head can do, about {:.0}", 0.98e9 / a_call);
@@ -165,8 +170,12 @@ impl Compare {
     }
 
     fn jobs(&self) -> Result<Load, Problem> {
-        let short = Method::new("short", 1.0 - self.long_share, Work::Fixed(self.short));
-        let long = Method::new("long", self.long_share, Work::Fixed(self.long));
+        let method = |name, share, work| Method {
+            stages: vec![work; usize::from(self.stages) - 1],
+            ..Method::new(name, share, work)
+        };
+        let short = method("short", 1.0 - self.long_share, Work::Fixed(self.short));
+        let long = method("long", self.long_share, Work::Fixed(self.long));
         Load::new(vec![short, long]).map_err(Problem::wrong_use)
     }
 
@@ -195,8 +204,8 @@ impl Compare {
             seed: self.seed.wrapping_add(round),
             ..Plan::new(Arrivals::Poisson { per_second: rate }, classes, self.time)
         };
-        let work = |work: Duration| u64::try_from(work.as_nanos()).unwrap_or(u64::MAX).to_le_bytes();
-        let measured = load::run(&plan, &mut spinning, &mut Works([work(self.short), work(self.long)]), progress);
+        let works = [self.short, self.long].map(|work| request(&vec![work; self.stages.into()]));
+        let measured = load::run(&plan, &mut spinning, &mut Works(works), progress);
         let missed = measured.total.missed_share();
         if missed > 0.001 {
             let mostly = measured.total.misses.iter().max_by_key(|(_, count)| **count).map_or("", |(name, _)| name);
@@ -214,19 +223,24 @@ impl Compare {
         };
         let Self { short, long, order, .. } = self;
         let quantum = self.quantum().map_or("no quantum".to_owned(), |quantum| format!("quantum {quantum:?}"));
-        let of = format!("{rate:.0} calls a second, {short:?} and {long:?}, {order}, {quantum}");
+        let of = format!("{rate:.0} calls a second, {short:?} and {long:?}{}, {order}, {quantum}", self.in_stages());
         Errors { p50: off("p50"), p99: off("p99"), p999: off("p999"), of }
+    }
+
+    fn in_stages(&self) -> String {
+        if self.stages == 1 { String::new() } else { format!(" in each of {} stages", self.stages) }
     }
 
     fn show(&self, rows: &[Row], rate: f64, lag: Duration, report: &Report) {
         let quantum =
             self.quantum().map_or("none, as nothing is preempted in this build".to_owned(), |it| format!("{it:?}"));
         show!(
-            "one head, {} order, quantum: {quantum}; {rate:.0} calls a second, {:.2} % of them {:?} and the others {:?}",
+            "one head, {} order, quantum: {quantum}; {rate:.0} calls a second, {:.2} % of them {:?} and the others {:?}{}",
             self.order,
             100.0 * self.long_share,
             self.long,
-            self.short
+            self.short,
+            self.in_stages()
         );
         show!("the simulation has the head at work for {:.0} % of the time", 100.0 * (report.busy + report.overhead));
         let head = ["calls", "", "measured us", "least", "most", "predicted us", "off by", "aim"].map(str::to_owned);

@@ -2,11 +2,12 @@
 //!
 //! The server has one head with a core of its own, the caller another core, and a connection of TCP is between them.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use greenwave::{
-    Address, AdmissionConfig, CallQueue, ChannelConfig, Code, Completion, Context, Limits, Method, Order, Router,
-    Server, ServerConfig, ServerHandle, Status, Wait,
+    Address, AdmissionConfig, CallQueue, Channel, ChannelConfig, Code, Completion, Context, Limits, Method, Order,
+    Router, Server, ServerConfig, ServerHandle, Status, Wait,
 };
 use greenwave_bench::clock;
 use greenwave_bench::pin;
@@ -17,8 +18,15 @@ use greenwave_quanta::critical;
 
 use crate::problem::Problem;
 
-/// The methods: one for each kind of call, as servers learn of each how long it takes.
-pub(super) const METHODS: [&str; 2] = ["greenwave.plan.Spin/Short", "greenwave.plan.Spin/Long"];
+/// The methods of each stage: one for each kind of call, as servers learn of each how long it takes.
+const METHODS: [[&str; 2]; 3] = [
+    ["greenwave.plan.Spin/Short", "greenwave.plan.Spin/Long"],
+    ["greenwave.plan.Second/Short", "greenwave.plan.Second/Long"],
+    ["greenwave.plan.Third/Short", "greenwave.plan.Third/Long"],
+];
+
+/// How many stages a call may have.
+pub(super) const MOST_STAGES: usize = METHODS.len();
 
 /// How long a handler computes at a time, between which it can be preempted.
 const PIECE: Duration = Duration::from_nanos(250);
@@ -32,7 +40,8 @@ pub(super) struct Spinning {
 }
 
 impl Spinning {
-    /// Starts the server on a core, and connects to it from this thread, which has to be on another.
+    /// Starts the server on a core, and connects to it from this thread, which has to be on another. A handler computes for as
+    /// long as the first number of its request says, and calls the next stage with what follows, if anything does.
     ///
     /// # Errors
     /// When it can't be started.
@@ -43,29 +52,34 @@ impl Spinning {
         // Where others use the machine, many wait for a moment.
         let admission = AdmissionConfig::default().max_queue(32_768);
         let config = config.limits(limits).order(order).quantum(quantum).admission(admission);
-        let router = METHODS.into_iter().fold(Router::new(), |router, name| {
-            router.method(name, |_, request, reply| {
-                let nanos = request.try_into().map(u64::from_le_bytes);
-                let nanos = nanos.map_err(|_| Status::new(Code::InvalidArgument, "no number of nanoseconds"))?;
-                spin(Duration::from_nanos(nanos));
-                reply.extend_from_slice(request);
-                Ok(())
-            })
+        let itself = Arc::new(OnceLock::new());
+        let stages = METHODS.iter().zip(METHODS[1..].iter().map(Some).chain([None]));
+        let methods =
+            stages.flat_map(|(names, next)| (0..2).map(move |kind| (names[kind], next.map(|next| next[kind]))));
+        let router = methods.fold(Router::new(), |router, (name, next)| {
+            let itself = Arc::clone(&itself);
+            router.method(name, move |context, request, reply| handle(context, request, reply, next, &itself))
         });
         let server = Server::start(config, router).map_err(Problem::failure)?;
         let address = server.addresses().first().cloned().ok_or_else(|| Problem::failure("it listens nowhere"))?;
         let config = ChannelConfig::default().wait(Wait::Spin).limits(limits);
+        itself.get_or_init(|| Channel::new(address.clone(), config.clone()));
         let queue = CallQueue::connect(&address, &config).map_err(Problem::failure)?;
         Ok(Self { server, queue, held: None })
     }
 
-    /// Calls for so long, with so many calls under way at a time, each of which computes for that long. What each took.
+    /// Calls for so long, with so many calls under way at a time, each of whose stages computes for that long. What each took.
     ///
     /// # Errors
     /// When one fails.
-    pub(super) fn closed(&mut self, for_time: Duration, in_flight: u64, work: Duration) -> Result<Vec<f64>, Problem> {
-        let method = Method::named(METHODS[0]);
-        let request = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX).to_le_bytes();
+    pub(super) fn closed(
+        &mut self,
+        for_time: Duration,
+        in_flight: u64,
+        works: &[Duration],
+    ) -> Result<Vec<f64>, Problem> {
+        let method = Method::named(METHODS[0][0]);
+        let request = request(works);
         let (end, mut took) = (clock::now() + for_time, Vec::new());
         let submit = |queue: &mut CallQueue, tag: u64| {
             let sent = clock::now();
@@ -92,7 +106,7 @@ impl Target for Spinning {
     }
 
     fn submit(&mut self, request: &Request<'_>) -> Result<(), &'static str> {
-        let method = Method::named(METHODS[request.class_index.min(1)]);
+        let method = Method::named(METHODS[0][request.class_index.min(1)]);
         self.queue.submit(&Context::unlimited(), method, request.payload, request.tag);
         Ok(())
     }
@@ -118,8 +132,34 @@ impl Target for Spinning {
     }
 }
 
-/// For each class of calls how long its handlers compute.
-pub(super) struct Works(pub(super) [[u8; 8]; 2]);
+/// A request of these works, one for each stage.
+pub(super) fn request(works: &[Duration]) -> Vec<u8> {
+    works.iter().flat_map(|work| u64::try_from(work.as_nanos()).unwrap_or(u64::MAX).to_le_bytes()).collect()
+}
+
+/// What a stage's handler does; `next` is the method of the next stage, which `itself` has.
+fn handle(
+    context: &Context,
+    request: &[u8],
+    reply: &mut Vec<u8>,
+    next: Option<&'static str>,
+    itself: &OnceLock<Result<Channel, greenwave::ConfigError>>,
+) -> Result<(), Status> {
+    let Some((nanos, rest)) = request.split_first_chunk() else {
+        return Err(Status::new(Code::InvalidArgument, "no number of nanoseconds"));
+    };
+    spin(Duration::from_nanos(u64::from_le_bytes(*nanos)));
+    if !rest.is_empty() {
+        let next = next.zip(itself.get().and_then(|channel| channel.as_ref().ok()));
+        let (next, channel) = next.ok_or_else(|| Status::new(Code::InvalidArgument, "more stages than there are"))?;
+        channel.call(context, Method::named(next), rest)?;
+    }
+    reply.extend_from_slice(nanos);
+    Ok(())
+}
+
+/// For each class of calls how long its handlers compute, as requests.
+pub(super) struct Works(pub(super) [Vec<u8>; 2]);
 
 impl Payloads for Works {
     fn payload(&mut self, class: usize, _: u64) -> &[u8] {

@@ -15,6 +15,9 @@ pub(in crate::cores) struct Job {
     pub(in crate::cores) quanta: u32,
     pub(in crate::cores) method: u16,
     pub(in crate::cores) counted: bool,
+    /// Which of its handler's parts: first those of its [stages](super::super::Method::stages) in turn, then what is left of each
+    /// when it is replied to.
+    pub(in crate::cores) leg: u8,
 }
 
 /// What a job is after a turn.
@@ -58,6 +61,14 @@ impl Jobs {
     #[inline]
     pub(in crate::cores) fn of(&self, job: u32) -> &Job {
         &self.jobs[job as usize]
+    }
+
+    /// Its next leg begins, with so much work.
+    pub(in crate::cores) fn go_further(&mut self, job: u32, work: u64) {
+        let job = &mut self.jobs[job as usize];
+        (job.left, job.had) = (work, 0);
+        job.work += work;
+        job.leg += 1;
     }
 
     /// A turn with so much work is over.
