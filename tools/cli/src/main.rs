@@ -28,6 +28,7 @@ mod call;
 mod data;
 mod doctor;
 mod group;
+mod interrupted;
 mod problem;
 mod progress;
 mod quantity;

@@ -2,10 +2,12 @@
 //! works say.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use greenwave_reproduce::{ENTRIES, Effort, Entry, Figure, page};
 
+use crate::interrupted;
 use crate::problem::Problem;
 use crate::progress;
 
@@ -14,7 +16,7 @@ use crate::progress;
 #[command(after_help = "\
 Each value has a verdict: it agrees; it differs for a reason that is stated and was checked by a simulation of its own; it
 differs, and no reason is known; or a parameter was fitted to it, so that it shows nothing. The same seed gives the same values
-and the same hash, whatever the number of threads.
+and the same hash, whatever the number of threads. Ctrl-C shows the figures that are done, and writes no page.
 
 Examples:
   greenwave reproduce list
@@ -65,27 +67,55 @@ impl Reproduce {
         let threads = self.threads.map_or_else(cores, usize::from);
         let effort = Effort { quick: self.quick, threads, seed: self.seed };
         let bar = progress::bar(entries.len(), "figures  {wide_msg} {elapsed}");
-        let mut figures: Vec<(Entry, Figure)> = Vec::new();
+        let (of, Self { name, json, write, .. }) = (entries.len(), self);
+        let done = Done { figures: Vec::new(), of, effort, name, json, write };
+        let done = Arc::new(Mutex::new(Some(done)));
+        interrupted::keep(&done, |done| {
+            let told = format!("{} of {} figures are done", done.figures.len(), done.of);
+            (done.show(), told)
+        })?;
         for entry in entries {
             bar.set_message(entry.name);
             let figure = entry.run(&effort).map_err(|error| Problem::failure(error).at(entry.name))?;
             bar.inc(1);
-            if !self.json {
+            if !json {
                 bar.suspend(|| show!("{}", page::text(&entry, &figure)));
             }
-            figures.push((entry, figure));
+            if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+                done.figures.push((entry, figure));
+            }
         }
         bar.finish_and_clear();
-        if self.json {
+        // An interruption while this is shown waits for its end.
+        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.take().map_or(Ok(()), Done::show)
+    }
+}
+
+/// The figures that are done.
+struct Done {
+    figures: Vec<(Entry, Figure)>,
+    of: usize,
+    effort: Effort,
+    name: String,
+    json: bool,
+    write: Option<PathBuf>,
+}
+
+impl Done {
+    /// What is told of all of them together, and their page if all that were asked for are done: one with some of them would be
+    /// taken for the whole.
+    fn show(self) -> Result<(), Problem> {
+        let Self { figures, of, effort, name, json, write } = self;
+        if json {
             show!("{}", page::json(&figures, &effort));
         } else {
             show!("{}", page::summary(&figures));
         }
-        if let Some(file) = &self.write {
-            let refused = |error| Problem::failure(format_args!("can't be written: {error}")).at(file.display());
-            std::fs::write(file, page::markdown(&figures, &effort, &self.name)).map_err(refused)?;
-            tell!("written: {}", file.display());
-        }
+        let Some(file) = write.filter(|_| figures.len() == of) else { return Ok(()) };
+        let refused = |error| Problem::failure(format_args!("can't be written: {error}")).at(file.display());
+        std::fs::write(&file, page::markdown(&figures, &effort, &name)).map_err(refused)?;
+        tell!("written: {}", file.display());
         Ok(())
     }
 }

@@ -20,10 +20,9 @@ use std::time::Instant;
 use clap::{Args, Subcommand};
 use greenwave_sim::scenario::{Cell, Row, Scenario, Seeds};
 use serde_json::{Map, Value, json};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::interrupted;
 use crate::problem::Problem;
 use crate::progress;
 
@@ -126,7 +125,10 @@ impl Sim {
         let page = self.page.map(|path| Page::open(path, file, text)).transpose()?;
         let done = Done { rows: Vec::new(), of: scenario.len(), began: Instant::now(), show, page };
         let done = Arc::new(Mutex::new(Some(done)));
-        keep_when_interrupted(&done)?;
+        interrupted::keep(&done, |done| {
+            let told = format!("{} of {} runs are done", done.rows.len(), done.of);
+            (done.show(), told)
+        })?;
         let bar = progress::bar(scenario.len(), "runs  {elapsed} {eta:>6} left");
         scenario.run(threads, |row| {
             bar.inc(1);
@@ -261,32 +263,6 @@ fn tell_cut(rows: &[Row]) {
     if cut > 0 {
         tell!("{cut} of {} runs were cut, as their last column says: more came than could be served", rows.len());
     }
-}
-
-/// Has SIGINT and SIGTERM show what was done by then, and end the command with 130.
-fn keep_when_interrupted(done: &Arc<Mutex<Option<Done>>>) -> Result<(), Problem> {
-    let refused = |error| Problem::failure(format_args!("signals can't be listened to: {error}"));
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refused)?;
-    let done = done.clone();
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            if signals.forever().next().is_none() {
-                return;
-            }
-            // Kept until the end, so that nothing is shown twice.
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(done) = done.take() {
-                let (runs, of) = (done.rows.len(), done.of);
-                if let Err(problem) = done.show() {
-                    tell!("{problem}");
-                }
-                tell!("interrupted; {runs} of {of} runs are done");
-            }
-            std::process::exit(130);
-        })
-        .map_err(|error| Problem::failure(format_args!("no thread for signals: {error}")))?;
-    Ok(())
 }
 
 /// Writes a file, or prints it if there is none to write.

@@ -121,6 +121,7 @@ fn files_and_numbers_that_can_not_be_meant_are_refused() {
     let compare = |words: &[&str]| run(&[&["sim", "compare", "--costs", &costs], words].concat());
     assert_refused(&compare(&["--load=100M/s"]), 2, &["more than a head can do", "--load"]);
     assert_refused(&compare(&["--long-share=100%"]), 2, &["--long-share is 1"]);
+    assert_refused(&compare(&["--stages=4"]), 2, &["1..=3", "--stages"]);
     let (_listener, nobody) = deserted();
     drop(_listener);
     assert_refused(&run(&["record", &nobody, "--for=1s"]), 1, &["UNAVAILABLE", &nobody]);
@@ -139,12 +140,19 @@ fn a_machine_is_calibrated_compared_and_simulated() {
     assert!(calibrated.status.success(), "{}", calibrated.err);
     assert!(calibrated.err.contains("null call over TCP") && calibrated.err.contains("sync of 4 KiB"));
     let words = ["--load=500/s", "--for=1s", "--rounds=1", "--json", "--keep"];
-    let compared = run(&[&["sim", "compare", "--costs", &out], &words[..]].concat());
-    assert!(compared.status.success(), "{}", compared.err);
-    let rows: Value = serde_json::from_str(&compared.out).unwrap();
-    let rows = rows["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 9);
-    assert!(rows.iter().all(|row| row["predicted_us"].as_f64() > Some(0.0)), "{rows:#?}");
+    for (stages, of) in [("--stages=1", "500us, "), ("--stages=3", "500us in each of 3 stages, ")] {
+        let compared = run(&[&["sim", "compare", "--costs", &out, stages], &words[..]].concat());
+        assert!(compared.status.success(), "{}", compared.err);
+        let compared: Value = serde_json::from_str(&compared.out).unwrap();
+        assert!(compared["of"].as_str().unwrap().contains(&of.replace("us", "µs")), "{compared}");
+        let rows = compared["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 9);
+        assert!(rows.iter().all(|row| row["predicted_us"].as_f64() > Some(0.0)), "{rows:#?}");
+        // The stages are there to be measured: each long call computes for as long as it is told.
+        let long = rows.iter().find(|row| row["of"] == "long" && row["quantile"] == "p50").unwrap();
+        let count = if stages == "--stages=3" { 3.0 } else { 1.0 };
+        assert!(long["measured_us"].as_f64() >= Some(500.0 * count), "{long}");
+    }
     assert!(std::fs::read_to_string(&out).unwrap().contains("[error]"));
     let file = format!(
         "[cores]\nworkers = 1\nscheme = 'heads'\ncosts = {{ file = '{out}', wake = '0' }}\n\

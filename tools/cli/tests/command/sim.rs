@@ -191,6 +191,28 @@ fn a_figure_stands_beside_what_its_work_says() {
     assert!(!claims.is_empty() && claims.iter().all(|claim| claim["theirs"].is_number() && claim["ours"].is_number()));
 }
 
+/// All figures take minutes: what is done by then is told, and no page is written that would be taken for the whole.
+#[test]
+fn figures_that_were_done_before_an_interruption_are_shown() {
+    let world = World::new();
+    let page = world.path("page.md");
+    // Until it listens to signals one ends it as it is, so it is given longer then.
+    for seconds in [1, 5, 25] {
+        let running = Running::start(&["reproduce", "all", "--json", "--write", &page]);
+        std::thread::sleep(std::time::Duration::from_secs(seconds));
+        running.terminate();
+        let finished = running.finish();
+        assert!(!std::path::Path::new(&page).exists());
+        if finished.status.code() == Some(130) {
+            let shown: Value = serde_json::from_str(&finished.out).unwrap();
+            let told = format!("interrupted; {} of ", shown["figures"].as_array().unwrap().len());
+            assert!(finished.err.contains(&told) && finished.err.contains("figures are done"), "{}", finished.err);
+            return;
+        }
+    }
+    panic!("it never listened to signals");
+}
+
 #[test]
 fn figures_that_there_are_not_are_refused_with_those_that_there_are() {
     assert_refused(
