@@ -40,7 +40,7 @@ impl Station {
     pub(super) fn new(graph: &Graph, stage: usize, unit: Option<usize>, seed: Seed, number: usize) -> Self {
         let of = &graph.stages[stage];
         let (work, free) = match unit {
-            Some(_) => (of.work, of.workers),
+            Some(unit) => (of.work_of(unit), of.workers),
             None => (of.merge.unwrap_or(of.work), 1),
         };
         let reserve = graph.admission.map_or(0.0, |admission| admission.reserve);
