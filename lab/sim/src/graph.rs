@@ -45,6 +45,9 @@ pub struct Graph {
     pub order: Order,
     /// Who is refused as it can't be in time; `None`: nobody.
     pub admission: Option<AdmissionConfig>,
+    /// How many may wait at a station, 1 or more, whatever their deadlines: who comes to a full one is refused. `None`: any
+    /// number.
+    pub most_waiting: Option<usize>,
     /// How long a request takes from a stage to the next.
     pub wire: Option<Work>,
     /// What deadlines requests have, and how many have each.
@@ -60,7 +63,16 @@ impl Graph {
     #[must_use]
     pub fn new(stages: Vec<Stage>, order: Order) -> Self {
         let all = Class { name: "all".to_owned(), share: 1.0, deadline: None };
-        Self { stages, order, admission: None, wire: None, classes: vec![all], bursts: None, most_unfinished: 1 << 20 }
+        Self {
+            stages,
+            order,
+            admission: None,
+            most_waiting: None,
+            wire: None,
+            classes: vec![all],
+            bursts: None,
+            most_unfinished: 1 << 20,
+        }
     }
 
     /// The share of its time in which the busiest station is, at so many requests a second. Bursts aren't counted.
@@ -98,6 +110,9 @@ impl Graph {
             admission.validate().map_err(GraphError::Admission)?;
         }
         self.bursts.map_or(Ok(()), |bursts| bursts.validate())?;
+        if self.most_waiting == Some(0) {
+            return Err(GraphError::Waiting);
+        }
         if !(1..=256).contains(&self.classes.len()) {
             return Err(GraphError::Classes(self.classes.len()));
         }
@@ -192,6 +207,9 @@ pub enum GraphError {
         /// Of how many units.
         units: usize,
     },
+    /// Of how many may wait.
+    #[error("0 may wait at a station; allowed: 1 or more")]
+    Waiting,
     /// Of bursts.
     #[error(
         "{0:?}; allowed: shorter than from one to the next, that a day at most, and 1 to 1000 times as many requests"

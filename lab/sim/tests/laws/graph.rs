@@ -106,18 +106,20 @@ fn bursts_bring_so_many_more() {
     assert!(bursty.classes[0].good() < 0.9 && usual.classes[0].good() > 0.99, "{}", bursty.classes[0].good());
 }
 
-/// With deadlines that differ, the earliest keeps more of them where all can be kept; but where they can't, those who are late go
-/// first until all are late: fewer are in time than first come first served (the domino effect).
+/// Where what waits is bounded and more comes than can be served, everybody waits about as long. First come first served keeps the
+/// deadlines that are longer than that; by the earliest deadline who is late goes first, until all are late (the domino effect).
 #[test]
-fn deadlines_are_worse_than_none_in_a_burst_that_is_too_long() {
+fn earliest_deadlines_are_worse_than_none_under_an_overload_that_lasts() {
     let classes = [class("fast", 1.0, 50 * MS), class("usual", 1.0, 200 * MS), class("slow", 1.0, 800 * MS)];
-    let good = |order, length| {
-        let graph = Graph { bursts: Some(bursts(length)), ..chain(order, &classes) };
-        outcome(&graph, 100.0, 60_000, 11).good()
+    let of = |order| {
+        let graph = Graph { most_waiting: Some(60), ..chain(order, &classes) };
+        outcome(&graph, 150.0, 30_000, 11)
     };
-    let [short, long] = [100 * MS, Duration::from_secs(3)]
-        .map(|length| [Order::Fcfs, Order::EarliestDeadline].map(|order| good(order, length)));
-    assert!(short[1] > short[0] + 0.05 && long[1] < long[0] - 0.05, "{short:?} and {long:?}");
+    let [fcfs, edf] = [Order::Fcfs, Order::EarliestDeadline].map(of);
+    // 8 ms a request: a queue of 60 is half a second.
+    assert!(fcfs.classes[2].good() > 0.7 && edf.good() < 0.1, "{:?} and {:?}", fcfs.classes, edf.classes);
+    let refused = fcfs.classes.iter().map(|class| class.refused).sum::<u64>() as f64 / 27_000.0;
+    near(refused, 1.0 - 125.0 / 150.0, 0.05);
 }
 
 /// Under overload the earliest deadline without refusals has everybody late; with admission most of what can be done is good.
@@ -159,6 +161,9 @@ fn what_can_not_be_meant_is_refused_and_endless_overload_is_cut() {
         assert!(matches!(refused(&graph, 1.0), GraphError::Bursts(_)));
     }
     graph.bursts = None;
+    graph.most_waiting = Some(0);
+    assert_eq!(refused(&graph, 1.0), GraphError::Waiting);
+    graph.most_waiting = None;
     graph.stages[0].each = vec![Work::Fixed(MS); 2];
     assert_eq!(refused(&graph, 1.0), GraphError::Each { works: 2, units: 1 });
     graph.stages[0].each = Vec::new();
