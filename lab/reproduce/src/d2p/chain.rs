@@ -148,8 +148,14 @@ fn chance_table(chances: &[Chance]) -> Table {
 /// What the work has none of: deadlines that differ, and overload.
 fn deadlines(effort: &Effort, graph: &Graph, figure: &mut Figure) -> Result<(), ReproduceError> {
     let many = effort.jobs(1_000_000);
-    let on_table =
-        |title, per_second| Steady { title, deadlines: &[110, 200, 800], per_second, requests: many, admission: None };
+    let on_table = |title, per_second| Steady {
+        title,
+        deadlines: &[110, 200, 800],
+        per_second,
+        requests: many,
+        admission: None,
+        most_waiting: None,
+    };
     on_table("The stages above with expected deadlines of 110, 200 and 800 ms, a third of the requests each", RATE)
         .show(effort, graph, figure)?;
     on_table("The same at 130 requests a second", 130.0).show(effort, graph, figure)?;

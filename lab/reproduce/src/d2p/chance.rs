@@ -65,7 +65,7 @@ impl Chance {
         }
         let chance = format!(
             "How many requests the work measured isn't said: of {PAIRS} pairs of runs of {} requests each, both first come first \
-             served, {} % differ by {} % or more, so chance {}.",
+             served, {} % differ by {} % or more, one way or the other, so chance {}.",
             self.requests,
             number(100.0 * share),
             number(least),
@@ -76,5 +76,29 @@ impl Chance {
             },
         );
         claim.because(format!("{told} {chance}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::{Verdict, Within};
+
+    #[test]
+    fn chance_is_a_reason_where_it_gives_as_much_often_enough() {
+        // Of 20 pairs one differs by 20 %, and one by 10 %.
+        let mut cuts = vec![vec![0.0]; 18];
+        cuts.extend([vec![-20.0], vec![10.0]]);
+        let chance = Chance { requests: 100, cuts, hash: 0 };
+        assert_eq!([chance.share(0, 20.0), chance.share(0, 10.0), chance.share(0, 20.1)], [0.05, 0.1, 0.0]);
+        assert!((chance.deviation(0) - 5.0).abs() < 1e-12);
+        let of = |least, is_same| {
+            chance.because(Claim::new("x", least, 0.0, Within::Amount(1.0)), 0, least, is_same, "Here it is none.")
+        };
+        assert_eq!(of(20.0, false).verdict(), Verdict::Explained);
+        assert_eq!(of(30.0, false).verdict(), Verdict::Differs);
+        assert_eq!(of(30.0, true).verdict(), Verdict::Explained);
+        assert!(of(30.0, true).reason.is_some_and(|reason| reason.contains("doesn't explain")));
+        assert_eq!(of(0.5, false).verdict(), Verdict::Agrees);
     }
 }

@@ -112,11 +112,12 @@ fn bursts_bring_so_many_more() {
 fn earliest_deadlines_are_worse_than_none_under_an_overload_that_lasts() {
     let classes = [class("fast", 1.0, 50 * MS), class("usual", 1.0, 200 * MS), class("slow", 1.0, 800 * MS)];
     let of = |order| {
-        let graph = Graph { most_waiting: Some(60), ..chain(order, &classes) };
+        let mut graph = Graph { most_waiting: Some(60), ..chain(order, &classes) };
+        graph.stages.iter_mut().skip(1).for_each(|stage| stage.work = Work::Fixed(4 * MS));
         outcome(&graph, 150.0, 30_000, 11)
     };
     let [fcfs, edf] = [Order::Fcfs, Order::EarliestDeadline].map(of);
-    // 8 ms a request: a queue of 60 is half a second.
+    // At 8 ms a request a queue of 60 is half a second, which is more than the mean deadline.
     assert!(fcfs.classes[2].good() > 0.7 && edf.good() < 0.1, "{:?} and {:?}", fcfs.classes, edf.classes);
     let refused = fcfs.classes.iter().map(|class| class.refused).sum::<u64>() as f64 / 27_000.0;
     near(refused, 1.0 - 125.0 / 150.0, 0.05);
