@@ -66,7 +66,7 @@ mod tests {
             (9, 4, S),
             (9, 5, 2 * S),
             (4, 16, 10 * S),
-            (18, 40, 24 * S),
+            (18, 40, 22 * S),
             (9, 20, 11 * S),
         ] {
             assert_eq!(bursts.squeeze(from * S, usual * S), takes, "{usual} s from {from} s on");
