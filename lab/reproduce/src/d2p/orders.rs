@@ -90,12 +90,16 @@ impl Steady<'_> {
         }
         figure.tables.push(table);
         if let Some(most) = self.most_waiting {
-            let [fcfs, edf] = [outcomes[FCFS].good(), outcomes[EDF].good()].map(number);
+            let [fcfs, edf] = [outcomes[FCFS].good(), outcomes[EDF].good()];
+            let why = " By deadlines who is late already goes before who could be in time still, until all are late; first come \
+                       first served keeps the deadlines that are longer than the queue.";
             figure.text.push(format!(
-                "At {} requests a second with at most {most} waiting at a station, {edf} are in time by earliest deadlines and \
-                 {fcfs} first come first served. By deadlines who is late already goes before who could be in time still, \
-                 until all are late; first come first served keeps the deadlines that are longer than the queue.",
-                self.per_second
+                "At {} requests a second with at most {most} waiting at a station, a share of {} is in time by earliest \
+                 deadlines, and of {} first come first served.{}",
+                self.per_second,
+                number(edf),
+                number(fcfs),
+                if edf < fcfs { why } else { "" },
             ));
         }
         Ok(())
