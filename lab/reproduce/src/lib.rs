@@ -81,7 +81,7 @@ impl Entry {
 }
 
 /// All of them, in the order of the page.
-pub const ENTRIES: [Entry; 15] = [
+pub const ENTRIES: [Entry; 16] = [
     Entry { name: "tq-workloads", about: "six workloads on 16 workers under five systems", run: tq::workloads },
     Entry { name: "tq-quantum", about: "the quantum against the tail of short jobs, and its cost", run: tq::quantum },
     Entry { name: "tq-levels", about: "one central queue against two levels", run: tq::levels },
@@ -93,6 +93,11 @@ pub const ENTRIES: [Entry; 15] = [
         run: d2p::chain,
     },
     Entry { name: "d2p-parallel", about: "table 2: 18 workers of a parallel unit", run: d2p::parallel },
+    Entry {
+        name: "d2p-distributions",
+        about: "figures 7 to 11: distributions of the latency by both orders",
+        run: d2p::distributions,
+    },
     Entry { name: "d2p-growth", about: "latency and variability along five stages", run: d2p::growth },
     Entry { name: "darpc-queues", about: "who serves completion queues, and at which rate", run: darpc::queues },
     Entry { name: "darpc-access", about: "how callers come to their completions", run: darpc::access },

@@ -248,6 +248,13 @@ pub fn number(value: f64) -> String {
     format!("{value:.*}", digits.clamp(0.0, 4.0) as usize)
 }
 
+/// A bar of up to 20 blocks: so much of the most that there is.
+#[must_use]
+pub fn bar(value: f64, most: f64) -> String {
+    let share = if most > 0.0 { (value / most).clamp(0.0, 1.0) } else { 0.0 };
+    "█".repeat((20.0 * share).round() as usize)
+}
+
 /// The same as JSON.
 #[must_use]
 pub fn json(figures: &[(Entry, Figure)], effort: &Effort) -> Value {
@@ -294,6 +301,13 @@ mod tests {
             [0.0, 0.012_34, 1.0, 12.345, 1234.5, f64::NAN].map(number),
             ["0", "0.0123", "1.00", "12.3", "1234", "none"]
         );
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_its_share() {
+        let blocks = |value, most| bar(value, most).chars().count();
+        assert_eq!([blocks(5.0, 5.0), blocks(2.5, 5.0), blocks(0.1, 5.0), blocks(9.0, 5.0)], [20, 10, 0, 20]);
+        assert_eq!([blocks(1.0, 0.0), blocks(f64::NAN, 1.0)], [0, 0]);
     }
 
     #[test]

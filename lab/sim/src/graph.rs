@@ -22,6 +22,7 @@
 //! # Ok::<(), greenwave_sim::graph::GraphError>(())
 //! ```
 
+mod births;
 mod outcome;
 mod requests;
 mod run;
@@ -44,10 +45,15 @@ pub struct Graph {
     pub order: Order,
     /// Who is refused as it can't be in time; `None`: nobody.
     pub admission: Option<AdmissionConfig>,
+    /// How many may wait at a station, 1 or more, whatever their deadlines: who comes to a full one is refused. `None`: any
+    /// number.
+    pub most_waiting: Option<usize>,
     /// How long a request takes from a stage to the next.
     pub wire: Option<Work>,
     /// What deadlines requests have, and how many have each.
     pub classes: Vec<Class>,
+    /// When more requests come than usual; `None`: never.
+    pub bursts: Option<Bursts>,
     /// With so many unfinished requests the run is cut.
     pub most_unfinished: usize,
 }
@@ -57,14 +63,24 @@ impl Graph {
     #[must_use]
     pub fn new(stages: Vec<Stage>, order: Order) -> Self {
         let all = Class { name: "all".to_owned(), share: 1.0, deadline: None };
-        Self { stages, order, admission: None, wire: None, classes: vec![all], most_unfinished: 1 << 20 }
+        Self {
+            stages,
+            order,
+            admission: None,
+            most_waiting: None,
+            wire: None,
+            classes: vec![all],
+            bursts: None,
+            most_unfinished: 1 << 20,
+        }
     }
 
-    /// The share of its time in which the busiest station is, at so many requests a second.
+    /// The share of its time in which the busiest station is, at so many requests a second. Bursts aren't counted.
     #[must_use]
     pub fn busiest(&self, per_second: f64) -> f64 {
         let of = |stage: &Stage| {
-            let units = per_second * stage.work.mean_ns() / 1e9 / stage.workers as f64;
+            let slowest = (0..stage.units).map(|unit| stage.work_of(unit).mean_ns()).fold(0.0, f64::max);
+            let units = per_second * slowest / 1e9 / stage.workers as f64;
             let merge = stage.merge.map_or(0.0, |merge| per_second * merge.mean_ns() / 1e9);
             units.max(merge)
         };
@@ -82,12 +98,20 @@ impl Graph {
             if !(1..=1024).contains(&stage.units) {
                 return Err(GraphError::Units(stage.units));
             }
+            if !stage.each.is_empty() && stage.each.len() != stage.units {
+                return Err(GraphError::Each { works: stage.each.len(), units: stage.units });
+            }
             stage.work.validate()?;
+            stage.each.iter().try_for_each(Work::validate)?;
             stage.merge.map_or(Ok(()), |merge| merge.validate())?;
         }
         self.wire.map_or(Ok(()), |wire| wire.validate())?;
         if let Some(admission) = &self.admission {
             admission.validate().map_err(GraphError::Admission)?;
+        }
+        self.bursts.map_or(Ok(()), |bursts| bursts.validate())?;
+        if self.most_waiting == Some(0) {
+            return Err(GraphError::Waiting);
         }
         if !(1..=256).contains(&self.classes.len()) {
             return Err(GraphError::Classes(self.classes.len()));
@@ -100,12 +124,14 @@ impl Graph {
 }
 
 /// A stage.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
     /// Cores of the stage, or of each of its units: 1 to 1024.
     pub workers: usize,
     /// What a request takes here, or each of its parts.
     pub work: Work,
+    /// What a part takes at each unit, where that isn't `work` at all of them: as many as there are units, or none.
+    pub each: Vec<Work>,
     /// Units that each request is split over, and that each have a queue of their own: 1 to 1024.
     pub units: usize,
     /// What it takes to put a request's parts together, on one core; `None`: no time.
@@ -116,13 +142,37 @@ impl Stage {
     /// A stage whose requests aren't split.
     #[must_use]
     pub fn new(workers: usize, work: Work) -> Self {
-        Self { workers, work, units: 1, merge: None }
+        Self { workers, work, each: Vec::new(), units: 1, merge: None }
     }
 
     /// A parallel unit: each request is split over so many units of one core, and put together.
     #[must_use]
     pub fn parallel(units: usize, work: Work, merge: Option<Work>) -> Self {
-        Self { workers: 1, work, units, merge }
+        Self { workers: 1, work, each: Vec::new(), units, merge }
+    }
+
+    /// What a part takes at this unit.
+    fn work_of(&self, unit: usize) -> Work {
+        self.each.get(unit).copied().unwrap_or(self.work)
+    }
+}
+
+/// Times at which more requests come than usual, again and again. They begin and end at the same instants for all seeds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bursts {
+    /// From the beginning of one to that of the next: more than 0, and a day at most.
+    pub every: Duration,
+    /// How long each is, after a time as usual that is the rest of `every`: more than 0 and less than `every`.
+    pub length: Duration,
+    /// How many times as many requests a second come meanwhile: 1 to 1000.
+    pub factor: f64,
+}
+
+impl Bursts {
+    fn validate(&self) -> Result<(), GraphError> {
+        let Self { every, length, factor } = *self;
+        let fine = !length.is_zero() && length < every && every <= Duration::from_secs(86_400);
+        if fine && (1.0..=1000.0).contains(&factor) { Ok(()) } else { Err(GraphError::Bursts(*self)) }
     }
 }
 
@@ -149,6 +199,22 @@ pub enum GraphError {
     /// Of parallel units.
     #[error("{0} units of a stage; allowed: 1 to 1024")]
     Units(usize),
+    /// Of works of units.
+    #[error("{works} works for {units} units of a stage; allowed: as many, or none")]
+    Each {
+        /// How many works.
+        works: usize,
+        /// Of how many units.
+        units: usize,
+    },
+    /// Of how many may wait.
+    #[error("0 may wait at a station; allowed: 1 or more")]
+    Waiting,
+    /// Of bursts.
+    #[error(
+        "{0:?}; allowed: shorter than from one to the next, that a day at most, and 1 to 1000 times as many requests"
+    )]
+    Bursts(Bursts),
     /// Of classes.
     #[error("{0} classes; allowed: 1 to 256")]
     Classes(usize),

@@ -11,6 +11,8 @@ pub struct Outcome {
     pub at_stage: Vec<Histogram>,
     /// Of each unit of each stage: from a part's arrival until it was done.
     pub units: Vec<Vec<Histogram>>,
+    /// How many came to each stage after one that was born later.
+    pub overtaken: Vec<u64>,
     /// Of each class, in the graph's order.
     pub classes: Vec<Tally>,
     /// Virtual time, in seconds.

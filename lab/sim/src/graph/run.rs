@@ -1,5 +1,6 @@
 //! The loop over a graph's events.
 
+use super::births::Births;
 use super::outcome::{Outcome, Tally};
 use super::requests::{Request, Requests};
 use super::station::{Begun, Part, Station};
@@ -63,8 +64,9 @@ struct Run<'a> {
     first: Vec<usize>,
     merge: Vec<Option<usize>>,
     requests: Requests,
-    gap: Duration,
-    gaps: Stream,
+    births: Births,
+    /// The latest birth of those that came to each stage.
+    latest: Vec<Time>,
     classes: Stream,
     wires: Stream,
     to_come: u64,
@@ -90,6 +92,7 @@ impl<'a> Run<'a> {
             since_birth: vec![Histogram::new(); stages],
             at_stage: vec![Histogram::new(); stages],
             units: graph.stages.iter().map(|stage| vec![Histogram::new(); stage.units]).collect(),
+            overtaken: vec![0; stages],
             classes: vec![Tally::default(); graph.classes.len()],
             seconds: 0.0,
             events: 0,
@@ -103,8 +106,8 @@ impl<'a> Run<'a> {
             first,
             merge,
             requests: Requests::default(),
-            gap: Duration::from_secs_f64(1.0 / per_second),
-            gaps: seed.stream("gaps", 0),
+            births: Births::new(seed.stream("gaps", 0), Duration::from_secs_f64(1.0 / per_second), graph.bursts),
+            latest: vec![Time::from_nanos(0); stages],
             classes: seed.stream("classes", 0),
             wires: seed.stream("wires", 0),
             to_come: requests,
@@ -139,7 +142,7 @@ impl<'a> Run<'a> {
         let now = self.simulation.now();
         self.to_come -= 1;
         if self.to_come > 0 {
-            let gap = self.gaps.exponential(self.gap);
+            let gap = self.births.gap(now.since(BEGINNING));
             self.simulation.after(gap, Happens::Birth);
         }
         let all: f64 = self.graph.classes.iter().map(|class| class.share).sum();
@@ -173,6 +176,11 @@ impl<'a> Run<'a> {
         let of = self.requests.of(request);
         let (stage, birth) = (of.stage, of.birth);
         (of.came, of.open) = (now, self.graph.stages[stage].units);
+        if birth >= self.latest[stage] {
+            self.latest[stage] = birth;
+        } else if of.counted {
+            self.outcome.overtaken[stage] += 1;
+        }
         let first = self.first[stage];
         for station in first..first + self.graph.stages[stage].units {
             if !self.requests.of(request).is_refused {
@@ -204,7 +212,9 @@ impl<'a> Run<'a> {
         let merge = merge.map_or(Duration::ZERO, |merge| self.stations[merge].estimate());
         let behind = |stage: usize| {
             let merge = self.merge[stage].map_or(Duration::ZERO, |merge| self.stations[merge].estimate());
-            merge + self.stations[self.first[stage]].estimate()
+            // Where parts are put together, the slowest is waited for.
+            let units = &self.stations[self.first[stage]..][..self.graph.stages[stage].units];
+            merge + units.iter().map(Station::estimate).max().unwrap_or_default()
         };
         merge + (stage + 1..self.first.len()).map(behind).sum::<Duration>()
     }
@@ -291,6 +301,8 @@ impl<'a> Run<'a> {
 
 /// A clock that begins later than it could be late.
 const ORIGIN: Duration = Duration::from_secs(3600 * 24);
+
+const BEGINNING: Time = Time::from_nanos(ORIGIN.as_nanos() as u64);
 
 const NONE: Vec<u32> = Vec::new();
 

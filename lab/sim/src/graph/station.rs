@@ -21,6 +21,7 @@ pub(super) struct Station {
     work: Work,
     stream: Stream,
     queue: ReadyQueue<Part>,
+    most_waiting: usize,
     free: usize,
     by_work: bool,
     times: ServiceTimes,
@@ -40,7 +41,7 @@ impl Station {
     pub(super) fn new(graph: &Graph, stage: usize, unit: Option<usize>, seed: Seed, number: usize) -> Self {
         let of = &graph.stages[stage];
         let (work, free) = match unit {
-            Some(_) => (of.work, of.workers),
+            Some(unit) => (of.work_of(unit), of.workers),
             None => (of.merge.unwrap_or(of.work), 1),
         };
         let reserve = graph.admission.map_or(0.0, |admission| admission.reserve);
@@ -50,6 +51,7 @@ impl Station {
             work,
             stream: seed.stream("station", number as u64),
             queue: ReadyQueue::new(graph.order).with_reserve(reserve),
+            most_waiting: graph.most_waiting.unwrap_or(usize::MAX),
             free,
             by_work: matches!(graph.order, Order::Guarded | Order::LeastLaxity | Order::StageLaxity),
             times: ServiceTimes::new(),
@@ -65,6 +67,9 @@ impl Station {
 
     /// Takes in a part; whether it is let in.
     pub(super) fn arrive(&mut self, now: Time, urgency: Urgency, part: Part) -> bool {
+        if self.queue.len() >= self.most_waiting {
+            return false;
+        }
         let needed = self.estimate;
         if let Some(admission) = &mut self.admission
             && let Verdict::Refuse(_) = admission.decide(now, part.budget, needed, self.queue.len())

@@ -385,6 +385,7 @@ impl File {
         let stage = |stage: &StageTable| Stage {
             workers: stage.workers,
             work: stage.work.work(),
+            each: Vec::new(),
             units: stage.units,
             merge: stage.merge.map(WorkTable::work),
         };

@@ -3,7 +3,7 @@
 use greenwave_policy::{AdmissionConfig, Order};
 use greenwave_sim::Seed;
 use greenwave_sim::cores::{Work, forms};
-use greenwave_sim::graph::{Class, Graph, GraphError, Outcome, Stage, Tally, run};
+use greenwave_sim::graph::{Bursts, Class, Graph, GraphError, Outcome, Stage, Tally, run};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -65,6 +65,64 @@ fn deadlines_pay_where_they_differ() {
     assert!(edf > fcfs + 0.05, "{edf} and {fcfs}");
 }
 
+/// Among units that aren't alike each takes its own time, and all wait for the slowest.
+#[test]
+fn units_have_works_of_their_own() {
+    let mut stage = Stage::parallel(3, Work::Fixed(MS), None);
+    stage.each = vec![Work::Fixed(2 * MS), Work::Fixed(7 * MS), Work::Fixed(4 * MS)];
+    let graph = Graph::new(vec![stage], Order::Fcfs);
+    assert!((graph.busiest(100.0) - 0.7).abs() < 1e-9);
+    let outcome = outcome(&graph, 0.5, 2_000, 8);
+    for (unit, seconds) in [(0, 0.002), (1, 0.007), (2, 0.004)] {
+        near(outcome.units[0][unit].quantile(0.5), seconds, 0.01);
+    }
+    near(outcome.at_stage[0].quantile(0.5), 0.007, 0.01);
+}
+
+/// One core keeps the order in which requests were born; several don't, and who was overtaken is counted where it arrives next.
+#[test]
+fn who_was_overtaken_is_counted() {
+    let graph = |workers| {
+        let work = Work::Exponential(5 * MS);
+        Graph::new(vec![Stage::new(workers, work), Stage::new(1, Work::Fixed(MS))], Order::Fcfs)
+    };
+    assert_eq!(outcome(&graph(1), 100.0, 20_000, 9).overtaken, [0, 0]);
+    let several = outcome(&graph(4), 100.0, 20_000, 9);
+    assert!(several.overtaken[0] == 0 && several.overtaken[1] > 1000, "{:?}", several.overtaken);
+}
+
+fn bursts(length: Duration) -> Bursts {
+    Bursts { every: Duration::from_secs(30), length, factor: 3.0 }
+}
+
+/// In 3 of 30 seconds three times as many come: 36 usual seconds in 30, and the share of the burst waits longer.
+#[test]
+fn bursts_bring_so_many_more() {
+    let mut graph = chain(Order::Fcfs, &[class("all", 1.0, 200 * MS)]);
+    let usual = outcome(&graph, 60.0, 60_000, 10);
+    graph.bursts = Some(bursts(Duration::from_secs(3)));
+    let bursty = outcome(&graph, 60.0, 60_000, 10);
+    near(usual.seconds / bursty.seconds, 36.0 / 30.0, 0.02);
+    assert!(bursty.classes[0].good() < 0.9 && usual.classes[0].good() > 0.99, "{}", bursty.classes[0].good());
+}
+
+/// Where what waits is bounded and more comes than can be served, everybody waits about as long. First come first served keeps the
+/// deadlines that are longer than that; by the earliest deadline who is late goes first, until all are late (the domino effect).
+#[test]
+fn earliest_deadlines_are_worse_than_none_under_an_overload_that_lasts() {
+    let classes = [class("fast", 1.0, 50 * MS), class("usual", 1.0, 200 * MS), class("slow", 1.0, 800 * MS)];
+    let of = |order| {
+        let mut graph = Graph { most_waiting: Some(60), ..chain(order, &classes) };
+        graph.stages.iter_mut().skip(1).for_each(|stage| stage.work = Work::Fixed(4 * MS));
+        outcome(&graph, 150.0, 30_000, 11)
+    };
+    let [fcfs, edf] = [Order::Fcfs, Order::EarliestDeadline].map(of);
+    // At 8 ms a request a queue of 60 is half a second, which is more than the mean deadline.
+    assert!(fcfs.classes[2].good() > 0.7 && edf.good() < 0.1, "{:?} and {:?}", fcfs.classes, edf.classes);
+    let refused = fcfs.classes.iter().map(|class| class.refused).sum::<u64>() as f64 / 27_000.0;
+    near(refused, 1.0 - 125.0 / 150.0, 0.05);
+}
+
 /// Under overload the earliest deadline without refusals has everybody late; with admission most of what can be done is good.
 #[test]
 fn under_overload_refusals_are_what_helps() {
@@ -99,6 +157,17 @@ fn what_can_not_be_meant_is_refused_and_endless_overload_is_cut() {
     let mut graph = Graph::new(vec![Stage::new(1, Work::Fixed(MS))], Order::Fcfs);
     assert_eq!(refused(&graph, -1.0), GraphError::Rate(-1.0));
     assert!(matches!(run(&graph, 1e-6, 1 << 40, Seed::new(1)).unwrap_err(), GraphError::TooLong(_)));
+    for (length, factor) in [(Duration::ZERO, 2.0), (30_000 * MS, 2.0), (MS, 0.5), (MS, f64::NAN)] {
+        graph.bursts = Some(Bursts { factor, ..bursts(length) });
+        assert!(matches!(refused(&graph, 1.0), GraphError::Bursts(_)));
+    }
+    graph.bursts = None;
+    graph.most_waiting = Some(0);
+    assert_eq!(refused(&graph, 1.0), GraphError::Waiting);
+    graph.most_waiting = None;
+    graph.stages[0].each = vec![Work::Fixed(MS); 2];
+    assert_eq!(refused(&graph, 1.0), GraphError::Each { works: 2, units: 1 });
+    graph.stages[0].each = Vec::new();
     graph.most_unfinished = 100;
     let cut = run(&graph, 1e5, 1 << 38, Seed::new(1)).unwrap();
     assert_eq!(cut.cut_at, Some(100));
