@@ -12,7 +12,7 @@
 mod batching;
 mod claim;
 mod d2p;
-mod darpc;
+pub mod darpc;
 pub mod page;
 mod parallel;
 mod small_flows;
