@@ -85,7 +85,8 @@ pub(crate) fn queues(effort: &Effort) -> Result<Figure, ReproduceError> {
         1.0,
         falls(0),
         Within::Amount(0.0),
-    );
+    )
+    .in_words("it falls quickly");
     let locked = format!(
         "The work doesn't say why it falls. Threads that share cores don't do it alone. A lock that they share does, as that of \
          an interface's doorbell, if they spin for it: with more threads than cores one is taken from its core while it has the \
