@@ -36,8 +36,10 @@ impl Figure {
 pub struct Claim {
     /// What it is, with its unit.
     pub what: String,
-    /// The work's.
+    /// The work's; or, where it says only in words what it found, the threshold of our own that ours is held against.
     pub theirs: f64,
+    /// What the work says, where it gives no figure.
+    pub says: Option<String>,
     /// Ours.
     pub ours: f64,
     /// What is taken for agreement.
@@ -76,13 +78,19 @@ impl Claim {
     /// A value beside the work's.
     #[must_use]
     pub fn new(what: impl Into<String>, theirs: f64, ours: f64, within: Within) -> Self {
-        Self { what: what.into(), theirs, ours, within, reason: None, is_fitted: false }
+        Self { what: what.into(), theirs, says: None, ours, within, reason: None, is_fitted: false }
     }
 
     /// Why ours is another, if it is.
     #[must_use]
     pub fn because(self, reason: impl Into<String>) -> Self {
         Self { reason: Some(reason.into()), ..self }
+    }
+
+    /// The work says so and gives no figure: what stands as its value is a threshold of our own.
+    #[must_use]
+    pub fn in_words(self, says: impl Into<String>) -> Self {
+        Self { says: Some(says.into()), ..self }
     }
 
     /// A parameter was fitted to it.

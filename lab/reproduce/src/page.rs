@@ -1,6 +1,6 @@
 //! Figures as text, as a page and as JSON.
 
-use crate::claim::{Claim, Figure, Table, Verdict};
+use crate::claim::{Claim, Figure, Table, Verdict, Within};
 use crate::{Effort, Entry};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -148,7 +148,8 @@ pub fn markdown(figures: &[(Entry, Figure)], effort: &Effort, name: &str) -> Str
         "# What published works report, and what comes out here\n\
          Greenwave's policies are those of five works. Here their tables and figures are simulated in virtual time by the \
          policy types that the framework runs with, and what comes out stands beside what the works say. It is a \
-         simulation, not a measurement: costs are those that are stated, and what isn't stated costs nothing.\n\n",
+         simulation, not a measurement: costs are those that are stated, and what isn't stated costs nothing. Where a work \
+         gives no figure, what it says stands in its place, with the threshold that ours is held against, which is our own.\n\n",
     );
     let how = if effort.quick { " --quick" } else { "" };
     for (what, count) in [("figures", Count::of_figures(figures)), ("values", Count::of_values(figures))] {
@@ -209,9 +210,22 @@ fn values(claims: &[Claim]) -> (Table, Vec<&str>) {
             });
             shown += &format!(" ({})", at + 1);
         }
-        values.row([claim.what.clone(), number(claim.theirs), number(claim.ours), shown]);
+        values.row([claim.what.clone(), theirs(claim), number(claim.ours), shown]);
     }
     (values, reasons)
+}
+
+/// The work's value, or what it says and what we hold ours against.
+fn theirs(claim: &Claim) -> String {
+    let value = number(claim.theirs);
+    let Some(says) = &claim.says else { return value };
+    let threshold = match claim.within {
+        Within::AtLeast => format!("at least {value}"),
+        Within::Amount(0.0) => value,
+        Within::Amount(amount) => format!("{value}, {} more or less", number(amount)),
+        Within::Share(share) => format!("{value}, {} % more or less", number(100.0 * share)),
+    };
+    format!("{says}; no figure, our threshold: {threshold}")
 }
 
 fn claims(claims: &[Claim]) -> String {
@@ -261,8 +275,9 @@ pub fn json(figures: &[(Entry, Figure)], effort: &Effort) -> Value {
     let figure = |(entry, figure): &(Entry, Figure)| {
         let claim = |claim: &Claim| {
             json!({
-                "what": claim.what, "theirs": claim.theirs, "ours": claim.ours, "verdict": claim.verdict().to_string(),
-                "reason": claim.reason,
+                "what": claim.what, "theirs": claim.says.is_none().then_some(claim.theirs), "says": claim.says,
+                "threshold": claim.says.is_some().then_some(claim.theirs), "ours": claim.ours,
+                "verdict": claim.verdict().to_string(), "reason": claim.reason,
             })
         };
         let table = |table: &Table| json!({ "title": table.title, "head": table.head, "rows": table.rows });
@@ -308,6 +323,19 @@ mod tests {
         let blocks = |value, most| bar(value, most).chars().count();
         assert_eq!([blocks(5.0, 5.0), blocks(2.5, 5.0), blocks(0.1, 5.0), blocks(9.0, 5.0)], [20, 10, 0, 20]);
         assert_eq!([blocks(1.0, 0.0), blocks(f64::NAN, 1.0)], [0, 0]);
+    }
+
+    #[test]
+    fn a_threshold_of_our_own_is_not_shown_as_the_works_value() {
+        let figure = Claim::new("x", 0.9, 1.0, Within::AtLeast);
+        assert_eq!(theirs(&figure), "0.900");
+        assert_eq!(theirs(&figure.clone().in_words("near it")), "near it; no figure, our threshold: at least 0.900");
+        let entry = crate::ENTRIES[0];
+        let made = Figure { claims: vec![figure.clone(), figure.in_words("near it")], ..Figure::default() };
+        let made = json(&[(entry, made)], &Effort { quick: true, threads: 1, seed: 1 });
+        let claims = &made["figures"][0]["claims"];
+        assert_eq!((&claims[0]["theirs"], &claims[0]["threshold"]), (&json!(0.9), &Value::Null));
+        assert_eq!((&claims[1]["theirs"], &claims[1]["threshold"]), (&Value::Null, &json!(0.9)));
     }
 
     #[test]

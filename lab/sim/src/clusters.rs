@@ -29,8 +29,8 @@ pub struct Server {
     pub serving: Serving,
     /// What that costs.
     pub costs: Costs,
-    /// How many network interfaces it has; queues, or a dispatcher's workers, have them in turn: 1 to 16.
-    pub interfaces: usize,
+    /// Its network interfaces, 1 to 16; connections have them in turn. A dispatcher has one.
+    pub interfaces: Vec<Interface>,
     /// The most replies that a head posts at once: 1 or more. Fewer if nothing else waits.
     pub batch: usize,
 }
@@ -42,11 +42,12 @@ pub enum Serving {
     PerConnection(Waiting),
     /// One queue, and a dispatcher on a core of its own that gives each call to a worker, of which every other core has one.
     Shared,
-    /// So many queues, each with a head on a core of its own. Connections are given to them in turn.
+    /// Each interface has a pool of so many queues, each with a head on a core of its own, as a DaRPC instance has. An
+    /// interface's connections are given to its queues in turn.
     Clusters {
-        /// How many: 1 to the number of cores.
+        /// How many of each interface: 1 or more, and in all at most as many as there are cores.
         heads: usize,
-        /// Whether calls are given away.
+        /// Whether calls are given away, to other heads of the same interface.
         steal: Option<Stealing>,
     },
 }
@@ -98,9 +99,14 @@ pub struct Costs {
     pub switch: Duration,
     /// A head's time for a call that it takes from another.
     pub steal: Duration,
-    /// An interface's time for each post, whatever it carries.
+}
+
+/// A network interface of a server, which posts one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// Its time for each post, whatever that carries.
     pub post: Duration,
-    /// An interface's time for each reply of a post.
+    /// Its time for each reply of a post.
     pub reply: Duration,
 }
 
@@ -178,10 +184,10 @@ pub enum ClustersError {
     #[error("{0} cores; allowed: 1 to 1024, 2 or more with a dispatcher")]
     Cores(usize),
     /// Of heads.
-    #[error("{0} heads; allowed: 1 to the number of cores")]
+    #[error("{0} heads of each interface; allowed: 1 or more, and in all at most as many as there are cores")]
     Heads(usize),
     /// Of interfaces.
-    #[error("{0} interfaces; allowed: 1 to 16")]
+    #[error("{0} interfaces; allowed: 1 to 16, and 1 with a dispatcher")]
     Interfaces(usize),
     /// Of a post.
     #[error("batches of no replies; allowed: 1 or more")]
@@ -209,8 +215,13 @@ impl Server {
         if !(least..=1024).contains(&self.cores) {
             return Err(ClustersError::Cores(self.cores));
         }
+        let most = if self.serving == Serving::Shared { 1 } else { 16 };
+        let interfaces = self.interfaces.len();
+        if !(1..=most).contains(&interfaces) {
+            return Err(ClustersError::Interfaces(interfaces));
+        }
         match self.serving {
-            Serving::Clusters { heads, .. } if !(1..=self.cores).contains(&heads) => {
+            Serving::Clusters { heads, .. } if !(1..=self.cores / interfaces).contains(&heads) => {
                 return Err(ClustersError::Heads(heads));
             }
             Serving::PerConnection(Waiting::Spins { slice, .. })
@@ -220,14 +231,12 @@ impl Server {
             }
             _ => {}
         }
-        if !(1..=16).contains(&self.interfaces) {
-            return Err(ClustersError::Interfaces(self.interfaces));
-        }
         if self.batch == 0 {
             return Err(ClustersError::Batch);
         }
-        let Costs { call, hand_over, wake, switch, steal, post, reply } = self.costs;
-        spans(&[call, hand_over, wake, switch, steal, post, reply])
+        let Costs { call, hand_over, wake, switch, steal } = self.costs;
+        spans(&[call, hand_over, wake, switch, steal])?;
+        self.interfaces.iter().try_for_each(|interface| spans(&[interface.post, interface.reply]))
     }
 }
 

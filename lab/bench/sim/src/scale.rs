@@ -10,6 +10,7 @@ use greenwave_bench::rounds::{Figures, figures};
 use greenwave_bench::table::Table;
 use greenwave_policy::replication::{Aim, Environment, predict, recommend};
 use greenwave_policy::{DispatchRule, FlowRule, Order, StealRule};
+use greenwave_reproduce::darpc;
 use greenwave_sim::Seed;
 use greenwave_sim::clusters::{self, Access, Clients, Server, Serving, Stealing, Taking};
 use greenwave_sim::cores::{self, Cores, Costs, Load, Plan, Scheme, Steal, Work, search};
@@ -268,13 +269,12 @@ impl Model {
     }
 }
 
-/// 64 cores behind one interface. Costs are those of docs/reproduction.md: 1.25 us of a head for a call, 346 ns of the interface for
+/// 64 cores behind one interface. Costs are those of docs/reproduction.md: 1.74 us of a head for a call, 346 ns of the interface for
 /// each post and 70 ns for each reply in it.
 fn server(heads: usize, batch: usize) -> Server {
-    let costs =
-        clusters::Costs { call: ns(1250), steal: US, post: ns(346), reply: ns(70), ..clusters::Costs::default() };
+    let costs = clusters::Costs { call: darpc::LOCAL, steal: US, ..clusters::Costs::default() };
     let steal = Some(Stealing { rule: StealRule::default(), taking: Taking::WithFewOwn });
-    Server { cores: 64, serving: Serving::Clusters { heads, steal }, costs, interfaces: 1, batch }
+    Server { cores: 64, serving: Serving::Clusters { heads, steal }, costs, interfaces: vec![darpc::T5], batch }
 }
 
 /// Each has a connection and one call under way.
@@ -283,9 +283,9 @@ fn callers(clients: usize) -> Clients {
         callers: vec![1; clients],
         credits: 64,
         access: Access::Direct,
-        own: ns(1500),
-        wire: ns(3667),
-        jitter: US,
+        own: darpc::OWN,
+        wire: darpc::WIRE,
+        jitter: darpc::JITTER,
         work: Work::Fixed(ns(1)),
     }
 }

@@ -1,6 +1,8 @@
 //! The loop over what happens to calls.
 
-use super::{Access, Clients, ClustersError, Costs, Outcome, Parts, Server, Serving, Stealing, Taking, Waiting};
+use super::{
+    Access, Clients, ClustersError, Costs, Interface, Outcome, Parts, Server, Serving, Stealing, Taking, Waiting,
+};
 use crate::cores::Histogram;
 use crate::event::{Event, Simulation};
 use crate::seed::{Seed, Stream};
@@ -107,6 +109,15 @@ struct Lock {
     wanting: VecDeque<usize>,
 }
 
+/// An interface, and what its heads share. A connection or a head is of the interface that its number has as remainder.
+struct Port {
+    interface: Interface,
+    /// Until when it is taken.
+    taken: Time,
+    /// What was given away.
+    given: VecDeque<usize>,
+}
+
 struct Run<'a> {
     clients: &'a Clients,
     serving: Serving,
@@ -116,8 +127,7 @@ struct Run<'a> {
     calls: Vec<Call>,
     connections: Vec<Connection>,
     threads: Vec<Thread>,
-    /// Until when each interface is taken.
-    interfaces: Vec<Time>,
+    ports: Vec<Port>,
     works: Stream,
     wires: Stream,
     steal: Option<Stealing>,
@@ -128,8 +138,6 @@ struct Run<'a> {
     ready: VecDeque<usize>,
     /// Threads that have nothing to do, where others look for such.
     idle: Vec<usize>,
-    /// What was given away.
-    given: VecDeque<usize>,
     /// Of threads that sleep: cores that nobody has, and who waits for one.
     free_cores: usize,
     runnable: VecDeque<usize>,
@@ -154,7 +162,7 @@ impl<'a> Run<'a> {
         let (threads, steal) = match server.serving {
             Serving::PerConnection(_) => (connections, None),
             Serving::Shared => (server.cores - 1, None),
-            Serving::Clusters { heads, steal } => (heads, steal),
+            Serving::Clusters { heads, steal } => (heads * server.interfaces.len(), steal),
         };
         let call = |connection| Call {
             connection,
@@ -166,6 +174,7 @@ impl<'a> Run<'a> {
             replied: Time::ZERO,
             work: Duration::ZERO,
         };
+        let port = |interface: &Interface| Port { interface: *interface, taken: Time::ZERO, given: VecDeque::new() };
         let callers = clients.callers.iter().enumerate();
         Self {
             clients,
@@ -176,7 +185,7 @@ impl<'a> Run<'a> {
             calls: callers.flat_map(|(at, callers)| (0..*callers).map(move |_| call(at))).collect(),
             connections: (0..connections).map(connection).collect(),
             threads: (0..threads).map(|_| Thread::default()).collect(),
-            interfaces: vec![Time::ZERO; server.interfaces],
+            ports: server.interfaces.iter().map(port).collect(),
             works: seed.stream("works", 0),
             wires: seed.stream("wires", 0),
             steal,
@@ -186,7 +195,6 @@ impl<'a> Run<'a> {
             ready: VecDeque::new(),
             // The first is taken first.
             idle: (0..threads).rev().collect(),
-            given: VecDeque::new(),
             free_cores: server.cores,
             runnable: VecDeque::new(),
             cores: server.cores,
@@ -295,7 +303,7 @@ impl<'a> Run<'a> {
                     self.serve_next(connection, Duration::ZERO);
                 }
             }
-            Serving::Clusters { heads, .. } => self.comes_to_head(connection % heads, call),
+            Serving::Clusters { .. } => self.comes_to_head(connection % self.threads.len(), call),
         }
     }
 
@@ -304,25 +312,30 @@ impl<'a> Run<'a> {
             self.idle.retain(|idle| *idle != head);
             return self.begin(head, call, Duration::ZERO);
         }
-        let thread = &self.threads[head];
+        let (thread, at) = (&self.threads[head], self.port_of(head));
         let busy = Busy {
             rounds: thread.rounds,
             ready: thread.queue.len() + 1,
             work: self.learned,
-            waiting: self.given.len(),
-            others: self.threads.len() - 1,
+            waiting: self.ports[at].given.len(),
+            others: self.threads.len() / self.ports.len() - 1,
         };
         if !self.steal.is_some_and(|stealing| stealing.rule.gives(&busy)) {
             return self.threads[head].queue.push_back(call);
         }
         // Who has nothing to do polls, and finds it at once.
-        match self.idle.pop() {
-            Some(other) => {
+        match self.idle.iter().rposition(|other| self.port_of(*other) == at) {
+            Some(place) => {
+                let other = self.idle.remove(place);
                 self.outcome.stolen += 1;
                 self.begin(other, call, self.costs.steal);
             }
-            None => self.given.push_back(call),
+            None => self.ports[at].given.push_back(call),
         }
+    }
+
+    fn port_of(&self, thread: usize) -> usize {
+        thread % self.ports.len()
     }
 
     fn handed_over(&mut self) {
@@ -447,8 +460,9 @@ impl<'a> Run<'a> {
         }
         match self.serving {
             Serving::Clusters { .. } => {
+                let port = self.port_of(at);
                 if self.may_take(at)
-                    && let Some(call) = self.given.pop_front()
+                    && let Some(call) = self.ports[port].given.pop_front()
                 {
                     self.outcome.stolen += 1;
                     return self.begin(at, call, self.costs.steal);
@@ -505,11 +519,11 @@ impl<'a> Run<'a> {
         if replies.is_empty() {
             return;
         }
-        let interfaces = self.interfaces.len();
-        let interface = &mut self.interfaces[at % interfaces];
-        let takes = self.costs.post + self.costs.reply * replies.len() as u32;
-        *interface = (*interface).max(self.simulation.now()) + takes;
-        let departs = *interface;
+        let of = self.port_of(at);
+        let port = &mut self.ports[of];
+        let takes = port.interface.post + port.interface.reply * replies.len() as u32;
+        port.taken = port.taken.max(self.simulation.now()) + takes;
+        let departs = port.taken;
         for call in replies {
             let way = self.way();
             self.simulation.at(departs + way, Happens::Replied(call));

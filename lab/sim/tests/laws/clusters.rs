@@ -3,7 +3,7 @@
 use greenwave_policy::StealRule;
 use greenwave_sim::Seed;
 use greenwave_sim::clusters::{
-    Access, Clients, ClustersError, Costs, Outcome, Server, Serving, Stealing, Taking, Waiting, run,
+    Access, Clients, ClustersError, Costs, Interface, Outcome, Server, Serving, Stealing, Taking, Waiting, run,
 };
 use greenwave_sim::cores::Work;
 use std::time::Duration;
@@ -12,7 +12,8 @@ const US: Duration = Duration::from_micros(1);
 const SHARED: Access = Access::Shared { look: Duration::ZERO };
 
 fn server(cores: usize, serving: Serving) -> Server {
-    Server { cores, serving, costs: Costs { call: 2 * US, ..Costs::default() }, interfaces: 1, batch: 1 }
+    let costs = Costs { call: 2 * US, ..Costs::default() };
+    Server { cores, serving, costs, interfaces: vec![Interface::default()], batch: 1 }
 }
 
 const fn clusters(heads: usize) -> Serving {
@@ -54,11 +55,33 @@ fn a_dispatcher_and_an_interface_are_limits() {
     shared.costs.hand_over = US;
     near(outcome(&shared, &clients(&[1; 64], Access::Direct)).per_second, 1e6, 0.01, "handed over");
     let mut posts = server(16, clusters(16));
-    (posts.costs.post, posts.costs.reply) = (US, US / 10);
+    posts.interfaces = vec![Interface { post: US, reply: US / 10 }];
     let eights = clients(&[8; 32], SHARED);
     near(outcome(&posts, &eights).per_second, 1e6 / 1.1, 0.01, "one by one");
     posts.batch = 8;
     assert!(outcome(&posts, &eights).per_second > 2e6);
+}
+
+/// Each interface has its own heads and its own limit: what one can't post, the other doesn't, and its heads take no calls of
+/// the other's.
+#[test]
+fn interfaces_have_pools_of_their_own() {
+    let (fast, slow) = (Interface { post: US / 2, reply: US / 2 }, Interface { post: 2 * US, reply: 2 * US });
+    let steal =
+        Stealing { rule: StealRule { least_work: Duration::ZERO, ..StealRule::default() }, taking: Taking::BeforeOwn };
+    let with = |interfaces: &[Interface], steal, callers: &[u32]| {
+        let serving = Serving::Clusters { heads: 4, steal };
+        outcome(&Server { interfaces: interfaces.to_vec(), ..server(8, serving) }, &clients(callers, SHARED))
+    };
+    let many = [1; 128];
+    let [alone, beside, both] = [&[fast][..], &[slow], &[fast, slow]].map(|of| with(of, None, &many).per_second);
+    near(alone, 1e6, 0.01, "the fast one");
+    near(beside, 0.25e6, 0.01, "the slow one");
+    near(both, alone + beside, 0.01, "both");
+    // The first interface's first head has 32 callers, and the other interface one: three heads help, not seven.
+    let pools = with(&[Interface::default(); 2], Some(steal), &[32, 1]);
+    assert!(pools.stolen > 0);
+    near(pools.per_second, 4.0 / 3e-6 + 1.0 / 13e-6, 0.05, "four heads and one caller more");
 }
 
 /// Threads that spin wait for one another's slices; threads that sleep only for one another's calls.
@@ -138,7 +161,13 @@ fn same_seed_same_run_and_what_can_not_be_meant_is_refused() {
     let refused = |server: &Server, clients: &Clients, calls| run(server, clients, calls, Seed::new(1)).unwrap_err();
     assert_eq!(refused(&server(1, Serving::Shared), &many, 1), ClustersError::Cores(1));
     assert_eq!(refused(&server(4, clusters(5)), &many, 1), ClustersError::Heads(5));
-    assert_eq!(refused(&Server { interfaces: 0, ..four.clone() }, &many, 1), ClustersError::Interfaces(0));
+    let with =
+        |interfaces, serving| Server { interfaces: vec![Interface::default(); interfaces], ..server(8, serving) };
+    assert_eq!(refused(&with(0, clusters(4)), &many, 1), ClustersError::Interfaces(0));
+    assert_eq!(refused(&with(2, Serving::Shared), &many, 1), ClustersError::Interfaces(2));
+    assert_eq!(refused(&with(2, clusters(5)), &many, 1), ClustersError::Heads(5));
+    let slow = Interface { post: Duration::from_secs(61), reply: US };
+    assert_eq!(refused(&Server { interfaces: vec![slow], ..four.clone() }, &many, 1), ClustersError::Span(slow.post));
     assert_eq!(refused(&Server { batch: 0, ..four.clone() }, &many, 1), ClustersError::Batch);
     assert_eq!(refused(&four, &clients(&[], SHARED), 1), ClustersError::Callers);
     assert_eq!(refused(&four, &clients(&[1, 0], SHARED), 1), ClustersError::Callers);
