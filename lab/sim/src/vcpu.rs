@@ -50,7 +50,7 @@ pub enum Charge {
 }
 
 impl CreditRule {
-    /// Xen's values, without a rate limit, as that isn't older than the scheduler's other parts; and switches are free.
+    /// Xen's values, but that nobody is kept from preempting (by now Xen's rate limit is 1 ms), and that switches are free.
     pub const XEN: Self = Self {
         period: Duration::from_millis(30),
         charge: Charge::Sampled,
