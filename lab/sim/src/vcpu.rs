@@ -42,10 +42,11 @@ pub struct CreditRule {
 /// How running is paid for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charge {
-    /// Each tick charges a whole tick to who runs just then, as Xen did at first: who runs between ticks pays nothing.
+    /// Each tick charges a whole tick to who runs just then, as Xen did before its commit *Accurate accounting for credit
+    /// scheduler*: who runs between ticks pays nothing.
     #[default]
     Sampled,
-    /// Everybody pays what it ran, as Xen does by now.
+    /// Everybody pays what it ran, as Xen does since.
     Measured,
 }
 
