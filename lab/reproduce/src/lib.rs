@@ -25,6 +25,7 @@ use greenwave_sim::cores::PlanError;
 use greenwave_sim::fabric::FabricError;
 use greenwave_sim::graph::GraphError;
 use greenwave_sim::replica::StartError;
+use greenwave_sim::vcpu::GuestError;
 
 /// How much is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +129,12 @@ pub enum ReproduceError {
     /// Of a network.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+    /// Of guests.
+    #[error(transparent)]
+    Guests(#[from] GuestError),
+    /// Flows of which more came than a network that is meant to carry them does.
+    #[error("cut at {0} unfinished flows: more come than can be carried")]
+    Cut(usize),
     /// Of a replica group.
     #[error("a group that can't be started: {0}")]
     Group(#[from] StartError),

@@ -11,8 +11,10 @@
 //! TCP has slow start, congestion avoidance, fast retransmission with NewReno's recovery, and timeouts. Each flow begins with a
 //! window of its own. There are no delayed acknowledgements and no selective ones.
 
+mod arrivals;
 mod codel;
 mod flows;
+mod guests;
 mod network;
 mod planned;
 mod port;
@@ -20,12 +22,14 @@ mod run;
 mod tagging;
 mod tcp;
 
+use crate::vcpu::GuestError;
 use std::time::Duration;
 
 pub use codel::CodelRule;
 pub use flows::{Flows, Sizes};
+pub use guests::GuestsOutcome;
 pub use network::{Network, PortRule};
-pub use planned::{Planned, PlannedOutcome, Served};
+pub use planned::{MOST_UNFINISHED, Planned, PlannedOutcome, Served};
 pub(crate) use run::validate;
 pub use run::{Fabric, Outcome, run, run_planned};
 pub use tagging::Tagging;
@@ -67,6 +71,9 @@ pub enum FabricError {
     /// More virtual time than there is.
     #[error("{0:.0} s of virtual time; allowed: 40 days; ask for fewer flows")]
     TooLong(f64),
+    /// Guests.
+    #[error(transparent)]
+    Guests(#[from] GuestError),
     /// A rule of tagging.
     #[error("{0}")]
     Rule(greenwave_policy::FlowRuleError),

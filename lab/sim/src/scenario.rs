@@ -32,6 +32,7 @@
 //! ```
 
 mod file;
+mod guests;
 mod network;
 mod quantity;
 mod row;

@@ -247,7 +247,15 @@ impl Model {
                 let cable = cable(is_tagged);
                 let star = fabric_of(Network::star(hosts, cable, cable)?, is_tagged);
                 let sizes = Sizes::Pareto { least: 1000, most: 10_000_000, alpha: 1.2 };
-                let flows = Flows { flows: some(1_000_000), load: 0.4, sizes, small: 30_000, most_unfinished: 100_000 };
+                let flows = Flows {
+                    flows: some(1_000_000),
+                    load: 0.4,
+                    sizes,
+                    small: 30_000,
+                    most_unfinished: 100_000,
+                    kept: false,
+                    vcpu: None,
+                };
                 let outcome = fabric::run(&star, &flows, seed)?;
                 figures([
                     ("small_p50_us", outcome.small.quantile(0.5) * 1e6),

@@ -200,7 +200,7 @@ fn tree(is_tagged: bool) -> anyhow::Result<Fabric> {
 
 fn flows(flows: u64) -> Flows {
     let sizes = Sizes::Pareto { least: 1000, most: 10_000_000, alpha: 1.2 };
-    Flows { flows, load: 0.4, sizes, small: 30_000, most_unfinished: 100_000 }
+    Flows { flows, load: 0.4, sizes, small: 30_000, most_unfinished: 100_000, kept: false, vcpu: None }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::{FabricError, Network};
 use crate::seed::Stream;
+use crate::vcpu::VcpuRule;
 
 /// How many bytes flows have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,6 +74,11 @@ pub struct Flows {
     pub small: u64,
     /// With so many unfinished ones the run is cut.
     pub most_unfinished: usize,
+    /// Flows from one host to another are messages of one connection that is kept, and what it has sent before is all that
+    /// [`Tagging::Sent`](super::Tagging::Sent) sees of a message. Each has a window of its own nevertheless, and waits for none.
+    pub kept: bool,
+    /// Each host's flows are sent by a guest that shares a core and is woken for each. A flow's time counts from then.
+    pub vcpu: Option<VcpuRule>,
 }
 
 impl Flows {
@@ -84,6 +90,7 @@ impl Flows {
 
     pub(super) fn validate(&self) -> Result<(), FabricError> {
         self.sizes.validate()?;
+        self.vcpu.map_or(Ok(()), |rule| rule.validate())?;
         if !(self.load > 0.0 && self.load <= 10.0) {
             return Err(FabricError::Load(self.load));
         }

@@ -1,10 +1,11 @@
 //! Flows that begin by a plan.
 
-use super::{FabricError, Network, TcpRule};
+use super::guests::{Guests, GuestsOutcome};
+use super::{FabricError, Network, Outcome, TcpRule};
 use crate::cores::Histogram;
 use crate::seed::{Seed, Stream};
-use crate::vcpu::{Vcpu, VcpuRule};
-use greenwave_policy::{Span, Time};
+use crate::vcpu::VcpuRule;
+use greenwave_policy::Span;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub struct Planned {
     /// All of them are sent over one connection, and what that had sent before the first; `None`: each has a connection of its
     /// own. What a connection has sent is all that [`Tagging::Sent`](super::Tagging::Sent) sees.
     pub sent: Option<u64>,
-    /// The guest that sends them shares a core, and has to be woken for each. The time counts from then.
+    /// The guest that sends them shares a core, and is woken for each. A flow's time counts from then.
     pub vcpu: Option<VcpuRule>,
 }
 
@@ -57,7 +58,14 @@ pub struct PlannedOutcome {
     pub timeouts: u64,
     /// A hash over all events.
     pub hash: u64,
+    /// What the guests that send had of their cores.
+    pub guests: GuestsOutcome,
+    /// How many flows were unfinished when the run was cut, at [`MOST_UNFINISHED`]: more come than can be carried.
+    pub cut_at: Option<usize>,
 }
+
+/// With so many unfinished flows a run of planned ones is cut.
+pub const MOST_UNFINISHED: usize = 100_000;
 
 /// What became of a plan's flows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,15 +102,13 @@ pub(super) struct Plans<'a> {
     /// What the connection of each plan has sent.
     sent: Vec<u64>,
     jitters: Vec<Stream>,
-    vcpus: Vec<Option<Vcpu>>,
+    guests: Guests,
     took: Vec<Histogram>,
     delivered: Vec<u64>,
 }
 
 impl<'a> Plans<'a> {
-    pub(super) fn new(plans: &'a [Planned], time: Duration, seed: Seed) -> Self {
-        let vcpu =
-            |(at, plan): (usize, &Planned)| plan.vcpu.map(|rule| Vcpu::new(rule, seed.stream("vcpu", at as u64)));
+    pub(super) fn new(plans: &'a [Planned], time: Duration, seed: Seed) -> Result<Self, FabricError> {
         let mut new = Self {
             plans,
             end: Span::from(time).as_nanos(),
@@ -110,12 +116,12 @@ impl<'a> Plans<'a> {
             planned: vec![0; plans.len()],
             sent: plans.iter().map(|plan| plan.sent.unwrap_or(0)).collect(),
             jitters: (0..plans.len()).map(|at| seed.stream("plan", at as u64)).collect(),
-            vcpus: plans.iter().enumerate().map(vcpu).collect(),
+            guests: Guests::new(plans.iter().map(|plan| plan.vcpu).collect(), seed)?,
             took: vec![Histogram::new(); plans.len()],
             delivered: vec![0; plans.len()],
         };
         (0..plans.len()).for_each(|plan| new.plan(plan));
-        new
+        Ok(new)
     }
 
     /// Puts a plan's next flow among those that lie ahead.
@@ -128,8 +134,7 @@ impl<'a> Plans<'a> {
         if since >= self.end {
             return;
         }
-        let sends = self.vcpus[at].as_mut().map_or(since, |vcpu| vcpu.runs_at(Time::from_nanos(since)).as_nanos());
-        self.ahead.push(Reverse((sends, since, at)));
+        self.ahead.push(Reverse((self.guests.sends_at(at, since), since, at)));
     }
 
     /// When the next flow begins to send.
@@ -162,10 +167,12 @@ impl<'a> Plans<'a> {
         self.delivered[plan] += bytes;
     }
 
-    pub(super) fn outcome(self, hash: u64, lost: u64, timeouts: u64) -> PlannedOutcome {
-        let seconds = self.end as f64 / 1e9;
+    /// Until then, which is the end of the plans or where they were cut.
+    pub(super) fn outcome(self, until: u64, of: &Outcome) -> PlannedOutcome {
+        let seconds = until as f64 / 1e9;
         let served = |(took, bytes): (Histogram, u64)| Served { took, rate: bytes as f64 * 8.0 / seconds };
         let plans = self.took.into_iter().zip(self.delivered).map(served).collect();
-        PlannedOutcome { plans, lost, timeouts, hash }
+        let &Outcome { lost, timeouts, hash, cut_at, .. } = of;
+        PlannedOutcome { plans, lost, timeouts, hash, cut_at, guests: self.guests.outcome(until) }
     }
 }

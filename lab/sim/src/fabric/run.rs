@@ -1,9 +1,11 @@
 //! The loop over a network's events.
 
 use super::FabricError;
+use super::arrivals::{Arrivals, Comes};
 use super::flows::Flows;
+use super::guests::GuestsOutcome;
 use super::network::{Network, Way};
-use super::planned::{Begins, Planned, PlannedOutcome, Plans};
+use super::planned::{Begins, MOST_UNFINISHED, Planned, PlannedOutcome, Plans};
 use super::port::{Packet, Port};
 use super::tagging::{Tagging, Tags};
 use super::tcp::{ACK, Follows, HEADERS, PAYLOAD, Tcp, TcpRule};
@@ -49,21 +51,25 @@ pub struct Outcome {
     pub hash: u64,
     /// How many flows were unfinished when the run was cut.
     pub cut_at: Option<usize>,
+    /// What guests had of their cores, if [flows](Flows::vcpu) have them.
+    pub guests: Option<GuestsOutcome>,
 }
 
 /// Sends flows through a network.
 ///
 /// # Errors
-/// If network, flows or tagging can't be meant. A run that is cut is no error: [`Outcome::cut_at`].
+/// If network, flows, guests or tagging can't be meant. A run that is cut is no error: [`Outcome::cut_at`].
 pub fn run(fabric: &Fabric, flows: &Flows, seed: Seed) -> Result<Outcome, FabricError> {
     let tags = validate(fabric, flows)?;
-    Ok(Run::new(fabric, Source::Random(flows), tags, seed).run().0)
+    let source = Source::Random(Arrivals::new(flows, &fabric.network, seed)?);
+    Ok(Run::new(fabric, source, tags, seed).run().0)
 }
 
-/// Sends flows that are planned through a network for so long, and says what became of those of each plan.
+/// Sends flows that are planned through a network for so long, and says what became of those of each plan. With
+/// [`MOST_UNFINISHED`] unfinished ones it is cut, which is no error: [`PlannedOutcome::cut_at`].
 ///
 /// # Errors
-/// If network, plans or tagging can't be meant.
+/// If network, plans, guests or tagging can't be meant.
 pub fn run_planned(
     fabric: &Fabric,
     plans: &[Planned],
@@ -76,7 +82,7 @@ pub fn run_planned(
     if let Some(seconds) = turns::too_long(time.as_secs(), 1.0) {
         return Err(FabricError::TooLong(seconds));
     }
-    let source = Source::Planned(Plans::new(plans, time, seed));
+    let source = Source::Planned(Plans::new(plans, time, seed)?);
     Ok(Run::new(fabric, source, tags, seed).run().1)
 }
 
@@ -115,7 +121,7 @@ struct Flow {
 
 /// Where flows come from.
 enum Source<'a> {
-    Random(&'a Flows),
+    Random(Arrivals<'a>),
     Planned(Plans<'a>),
 }
 
@@ -129,12 +135,9 @@ struct Run<'a> {
     open: Vec<Flow>,
     free: Vec<u32>,
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    gaps: Stream,
-    draws: Stream,
+    /// The ways of planned flows.
+    choices: Stream,
     losses: Stream,
-    next_begin: f64,
-    gap: f64,
-    begun: u64,
     trace: Events,
     delivered: u64,
     /// The instant at which the last flow began, with what was delivered until then.
@@ -146,10 +149,6 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(fabric: &'a Fabric, source: Source<'a>, tags: Tags, seed: Seed) -> Self {
         let network = &fabric.network;
-        let gap = match &source {
-            Source::Random(flows) => 1e9 / flows.per_second(network),
-            Source::Planned(_) => 0.0,
-        };
         Self {
             fabric,
             source,
@@ -160,12 +159,8 @@ impl<'a> Run<'a> {
             open: Vec::new(),
             free: Vec::new(),
             timers: BinaryHeap::new(),
-            gaps: seed.stream("gaps", 0),
-            draws: seed.stream("flows", 0),
+            choices: seed.stream("flows", 0),
             losses: seed.stream("losses", 0),
-            next_begin: 0.0,
-            gap,
-            begun: 0,
             trace: Events::default(),
             delivered: 0,
             last_begin: None,
@@ -181,13 +176,14 @@ impl<'a> Run<'a> {
                 events: 0,
                 hash: 0,
                 cut_at: None,
+                guests: None,
             },
         }
     }
 
     fn run(mut self) -> (Outcome, PlannedOutcome) {
         let (first, end) = match &self.source {
-            Source::Random(_) => (0, NEVER),
+            Source::Random(arrivals) => (arrivals.first(), NEVER),
             Source::Planned(plans) => (plans.first().unwrap_or(NEVER), plans.end()),
         };
         self.turns.set(BEGINS, first);
@@ -202,9 +198,9 @@ impl<'a> Run<'a> {
             match source {
                 BEGINS => {
                     let unfinished = self.open.len() - self.free.len();
-                    let most = match &self.source {
-                        Source::Random(flows) => flows.most_unfinished,
-                        Source::Planned(_) => usize::MAX,
+                    let (unfinished, most) = match &self.source {
+                        Source::Random(arrivals) => (unfinished + arrivals.waiting(), arrivals.flows.most_unfinished),
+                        Source::Planned(_) => (unfinished, MOST_UNFINISHED),
                     };
                     if unfinished >= most {
                         self.outcome.cut_at = Some(unfinished);
@@ -228,41 +224,39 @@ impl<'a> Run<'a> {
             self.outcome.large_rate = self.large_rates / self.outcome.large.count() as f64;
         }
         let planned = match self.source {
-            Source::Random(_) => PlannedOutcome::default(),
-            Source::Planned(plans) => plans.outcome(self.outcome.hash, self.outcome.lost, self.outcome.timeouts),
+            Source::Random(arrivals) => {
+                self.outcome.guests = arrivals.usage(self.now);
+                PlannedOutcome::default()
+            }
+            Source::Planned(plans) => {
+                let until = if self.outcome.cut_at.is_some() { self.now } else { end };
+                plans.outcome(until, &self.outcome)
+            }
         };
         (self.outcome, planned)
     }
 
-    /// Begins a flow.
+    /// A flow comes, or begins.
     fn begin(&mut self) {
-        let hosts = self.fabric.network.hosts as u64;
+        let (now, tcp) = (self.now, self.fabric.tcp);
         let begins = match &mut self.source {
-            Source::Random(flows) => {
-                self.begun += 1;
-                if self.begun < flows.flows {
-                    self.next_begin -= (1.0 - self.gaps.unit()).ln() * self.gap;
-                    self.turns.set(BEGINS, self.next_begin as u64);
-                } else {
-                    self.turns.set(BEGINS, NEVER);
-                    self.last_begin = Some((self.now, self.delivered));
+            Source::Random(arrivals) => {
+                let comes = arrivals.next(now, tcp);
+                if arrivals.are_over() && self.last_begin.is_none() {
+                    self.last_begin = Some((now, self.delivered));
                 }
-                let from = self.draws.below(hosts);
-                let to = (from + 1 + self.draws.below(hosts - 1)) % hosts;
-                let (choice, bytes) = (self.draws.number() >> 1, flows.sizes.draw(&mut self.draws));
-                let counted = self.begun > flows.flows / 10;
-                let (since, tcp) = (self.now, self.fabric.tcp);
-                Begins { from: from as usize, to: to as usize, bytes, since, plan: 0, counted, choice, sent: 0, tcp }
+                self.turns.set(BEGINS, arrivals.first());
+                comes
             }
             Source::Planned(plans) => {
-                let choice = self.draws.number() >> 1;
-                let begins = plans.next(choice, &self.fabric.tcp);
+                let begins = plans.next(self.choices.number() >> 1, &tcp);
                 self.turns.set(BEGINS, plans.first().unwrap_or(NEVER));
-                let Some(begins) = begins else { return };
-                begins
+                begins.map(Comes::Begins)
             }
         };
-        self.begin_flow(begins);
+        if let Some(Comes::Begins(begins)) = begins {
+            self.begin_flow(begins);
+        }
     }
 
     fn begin_flow(&mut self, begins: Begins) {
@@ -426,7 +420,7 @@ impl<'a> Run<'a> {
         self.delivered += bytes;
         let (plan, counted) = (flow.plan, flow.counted);
         match &mut self.source {
-            Source::Random(flows) if counted && bytes <= flows.small => self.outcome.small.add(took),
+            Source::Random(arrivals) if counted && bytes <= arrivals.flows.small => self.outcome.small.add(took),
             Source::Random(_) if counted => {
                 self.outcome.large.add(took);
                 self.large_rates += bytes as f64 * 8e9 / took.max(1) as f64;

@@ -6,6 +6,7 @@ use super::{MOST_MEMORY, ScenarioError};
 use crate::cores::{self, Cores, Costs, Knowledge, Load, LoopCosts, Method, Plan, Rate, Scheme, Steal, Work};
 use crate::fabric::{self, Fabric, Flows, Sizes};
 use crate::graph::{Class, Graph, Stage};
+use crate::vcpu::VcpuRule;
 use greenwave_policy::{AdmissionConfig, DispatchRule, Order, StealRule};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -234,7 +235,7 @@ impl Subject {
                 (each, beside, graph.most_unfinished)
             }
             Self::Network { fabric, flows } => {
-                let (each, beside) = network_memory(fabric, &flows.sizes);
+                let (each, beside) = network_memory(fabric, &flows.sizes, flows.vcpu.as_ref());
                 (each, beside, flows.most_unfinished)
             }
         };
@@ -254,15 +255,18 @@ fn graph_memory(graph: &Graph) -> (u64, u64) {
     (256 + 256 * widest, (HISTOGRAM + 8192) * (stations + 2 * graph.stages.len() as u64))
 }
 
-/// A flow, a bit for each of its segments, and as many packets under way as its window lets it have.
-fn network_memory(fabric: &Fabric, sizes: &Sizes) -> (u64, u64) {
+/// A flow, a bit for each of its segments, and as many packets under way as its window lets it have; and a core for each host
+/// that has guests.
+fn network_memory(fabric: &Fabric, sizes: &Sizes, vcpu: Option<&VcpuRule>) -> (u64, u64) {
     let largest = match *sizes {
         Sizes::Fixed(bytes) => bytes,
         Sizes::Pareto { most, .. } => most,
     };
     let segments = largest / 1460 + 1;
     let hosts = fabric.network.hosts() as u64;
-    (1024 + segments / 4 + segments.min(fabric.tcp.most_window.into()) * 96, (1 << 20) + 64 * hosts * hosts)
+    let core = vcpu.map_or(0, |rule| 1024 + 256 * rule.neighbours as u64);
+    let each = 1024 + segments / 4 + segments.min(fabric.tcp.most_window.into()) * 96;
+    (each, (1 << 20) + 64 * hosts * hosts + core * hosts)
 }
 
 /// What a histogram takes.
@@ -298,10 +302,11 @@ impl File {
         self.run.refuse_warmup("[network]")?;
         let fabric = table.fabric()?;
         let sizes = sizes.sizes();
-        let (each, beside) = network_memory(&fabric, &sizes);
+        let vcpu = table.vcpu()?;
+        let (each, beside) = network_memory(&fabric, &sizes, vcpu.as_ref());
         let most_unfinished = self.run.most_unfinished(100_000, each, beside)?;
         let small = of.small.unwrap_or(30_000);
-        let flows = Flows { flows: self.run.jobs, load, sizes, small, most_unfinished };
+        let flows = Flows { flows: self.run.jobs, load, sizes, small, most_unfinished, kept: false, vcpu };
         fabric::validate(&fabric, &flows).map_err(|error| ScenarioError(error.to_string()))?;
         Ok(Subject::Network { fabric, flows })
     }

@@ -2,8 +2,10 @@
 
 use super::ScenarioError;
 use super::file::named;
+use super::guests::GuestsTable;
 use super::quantity::Span;
 use crate::fabric::{Fabric, Network, PortRule, Sizes, Tagging, TcpRule};
+use crate::vcpu::VcpuRule;
 use greenwave_policy::FlowRule;
 use serde::Deserialize;
 use std::str::FromStr;
@@ -29,6 +31,7 @@ pub(super) struct NetworkTable {
     bucket: BucketTable,
     /// Of `sent` and `left`: what the first band has. Limits grow fourfold.
     first_limit: Option<u64>,
+    guests: Option<GuestsTable>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -132,6 +135,10 @@ impl SizesTable {
 }
 
 impl NetworkTable {
+    pub(super) fn vcpu(&self) -> Result<Option<VcpuRule>, ScenarioError> {
+        self.guests.map(|guests| guests.rule()).transpose()
+    }
+
     pub(super) fn fabric(&self) -> Result<Fabric, ScenarioError> {
         let (tagging, bands) = self.tagging()?;
         let [host, switch] = [self.host, self.switch].map(|port| port.rule(bands));

@@ -116,11 +116,18 @@ fn network_row(row: &mut Row, outcome: &fabric::Outcome) {
     spans(row, "large.", &outcome.large);
     row.add("large_mbit", outcome.large_rate / 1e6);
     row.add("goodput_mbit", outcome.goodput / 1e6);
+    if let Some(guests) = &outcome.guests {
+        spans(row, "guest.", &guests.woken);
+        row.add("neighbours", guests.neighbours);
+        row.add("preempted_per_s", guests.preempted);
+        row.add("switching", guests.switching);
+    }
     row.add("lost", outcome.lost as f64);
     row.add("timeouts", outcome.timeouts as f64);
     row.add("events", outcome.events as f64);
     row.push("hash", Cell::Text(format!("{:016x}", outcome.hash)));
-    let cut = outcome.cut_at.map(|at| format!("cut at {at} unfinished flows: more come than can be carried"));
+    let than = if outcome.guests.is_some() { "sent and carried" } else { "carried" };
+    let cut = outcome.cut_at.map(|at| format!("cut at {at} unfinished flows: more come than can be {than}"));
     row.push("cut", Cell::Text(cut.unwrap_or_default()));
 }
 

@@ -4,10 +4,10 @@ use greenwave_policy::FlowRule;
 use greenwave_sim::Seed;
 use greenwave_sim::cores::forms;
 use greenwave_sim::fabric::{
-    Fabric, FabricError, Flows, Network, Outcome, Planned, PlannedOutcome, PortRule, Sizes, Tagging, TcpRule, run,
-    run_planned,
+    Fabric, FabricError, Flows, MOST_UNFINISHED, Network, Outcome, Planned, PlannedOutcome, PortRule, Sizes, Tagging,
+    TcpRule, run, run_planned,
 };
-use greenwave_sim::vcpu::VcpuRule;
+use greenwave_sim::vcpu::{CreditRule, GuestError, Neighbour, USUAL_WEIGHT, VcpuRule};
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -30,7 +30,7 @@ fn fabric(network: Network, tagging: Tagging) -> Fabric {
 }
 
 fn flows(flows: u64, load: f64, sizes: Sizes) -> Flows {
-    Flows { flows, load, sizes, small: 30_000, most_unfinished: 10_000 }
+    Flows { flows, load, sizes, small: 30_000, most_unfinished: 10_000, kept: false, vcpu: None }
 }
 
 fn outcome(fabric: &Fabric, flows: &Flows, seed: u64) -> Outcome {
@@ -165,16 +165,81 @@ fn bytes_sent_misjudge_connections_that_are_kept() {
     assert!(median(Some(1 << 30)) > 10.0 * median(None), "{} and {}", median(Some(1 << 30)), median(None));
 }
 
+/// The same of random flows: over connections that are kept, even the smallest is taken for large before long.
+#[test]
+fn kept_connections_are_misjudged_among_random_flows() {
+    let port = PortRule { bands: 8, queue: 1 << 20, ..PortRule::GIGABIT };
+    let sizes = Sizes::Pareto { least: 2000, most: 10_000_000, alpha: 1.1 };
+    let p99 = |kept, tagging| {
+        let star = fabric(Network::star(4, port, port).unwrap(), tagging);
+        outcome(&star, &Flows { kept, ..flows(10_000, 0.5, sizes) }, 14).small.quantile(0.99)
+    };
+    let sent = Tagging::Sent(Tagging::limits(30_000));
+    assert!(p99(true, sent) > 2.0 * p99(false, sent), "{} and {}", p99(true, sent), p99(false, sent));
+    let left = Tagging::Left(Tagging::limits(30_000));
+    assert!((p99(true, left) - p99(false, left)).abs() < 1e-12);
+}
+
+/// More than the cable carries, without an end.
+#[test]
+fn plans_that_can_not_be_carried_are_cut() {
+    let star = fabric(Network::star(2, PortRule::GIGABIT, PortRule::GIGABIT).unwrap(), Tagging::None);
+    let plan = Planned { every: Duration::from_micros(1), jitter: Duration::ZERO, ..SMALL };
+    let cut = run_planned(&star, &[plan], Duration::from_secs(3600), Seed::new(11)).unwrap();
+    assert_eq!(cut.cut_at, Some(MOST_UNFINISHED));
+    // Its values are of what was done by then.
+    assert!(cut.plans[0].took.count() > 0 && cut.plans[0].rate > 1e8, "{:?}", cut.plans[0].rate);
+    let carried = Planned { every: MS, ..plan };
+    assert_eq!(run_planned(&star, &[carried], Duration::from_secs(1), Seed::new(11)).unwrap().cut_at, None);
+}
+
+/// A guest beside one that runs nine tenths of the time, for a millisecond each.
+const SHARED: VcpuRule = VcpuRule {
+    credit: CreditRule::XEN,
+    weight: USUAL_WEIGHT,
+    work: Duration::from_micros(20),
+    neighbours: 1,
+    neighbour: Neighbour { weight: USUAL_WEIGHT, runs: MS, sleeps: Duration::from_micros(111) },
+};
+
+/// Flows that come at random wait for their hosts' guests, too, and more than guests have time for is cut.
+#[test]
+fn random_flows_wait_for_their_guests() {
+    let star = fabric(Network::star(4, PortRule::GIGABIT, PortRule::GIGABIT).unwrap(), Tagging::None);
+    let with = |vcpu| outcome(&star, &Flows { vcpu, ..flows(4000, 0.001, Sizes::Fixed(1000)) }, 12);
+    let (alone, shared) = (with(None), with(Some(SHARED)));
+    assert_eq!((alone.small.count(), shared.small.count()), (3600, 3600));
+    assert_eq!(shared, with(Some(SHARED)));
+    let guests = shared.guests.unwrap();
+    let waits = shared.small.mean() - alone.small.mean();
+    near(waits, guests.woken.mean(), 0.05, "what flows wait is what guests wait");
+    assert!(
+        (0.7e-3..1e-3).contains(&waits) && (guests.neighbours - 0.9).abs() < 0.02,
+        "{waits}, {}",
+        guests.neighbours
+    );
+    // 500 flows a second for each guest, of which each takes 10 ms.
+    let slow = VcpuRule { work: 10 * MS, ..SHARED };
+    let much = Flows { vcpu: Some(slow), most_unfinished: 300, ..flows(1 << 32, 0.004, Sizes::Fixed(1000)) };
+    assert_eq!(outcome(&star, &much, 13).cut_at, Some(300));
+}
+
 /// The time of a guest's flow counts from when it is woken.
 #[test]
 fn a_plan_waits_for_its_guest_to_run() {
-    let rule = VcpuRule { runs: MS, sleeps: MS / 9, tick: 10 * MS, preempts: false };
-    let plan = Planned { vcpu: Some(rule), ..SMALL };
+    let plan = Planned { vcpu: Some(SHARED), ..SMALL };
     let star = fabric(Network::star(2, PortRule::GIGABIT, PortRule::GIGABIT).unwrap(), Tagging::None);
     let mean = |plan| run_planned(&star, &[plan], Duration::from_secs(50), Seed::new(9)).unwrap().plans[0].took.mean();
-    let waits = mean(plan) - mean(Planned { vcpu: Some(VcpuRule { preempts: true, ..rule }), ..plan });
+    let alone = VcpuRule { neighbours: 0, ..SHARED };
+    near(mean(Planned { vcpu: Some(alone), ..plan }) - mean(SMALL), 20e-6, 0.01, "its work");
+    let waits = mean(plan) - mean(Planned { vcpu: Some(alone), ..plan });
     assert!((0.7e-3..0.95e-3).contains(&waits), "{waits}");
+    let credit = CreditRule { preempts: true, ..SHARED.credit };
+    let mended = mean(Planned { vcpu: Some(VcpuRule { credit, ..SHARED }), ..plan });
+    assert!(mended - mean(SMALL) < 0.1 * waits, "{mended}");
     let refused = |plan| run_planned(&star, &[plan], MS, Seed::new(1)).unwrap_err();
     assert_eq!(refused(Planned { to: 0, ..plan }), FabricError::Plan(0, 0));
     assert_eq!(refused(Planned { bytes: 0, ..plan }), FabricError::Plan(0, 1));
+    let crowd = VcpuRule { neighbours: 64, ..SHARED };
+    assert_eq!(refused(Planned { vcpu: Some(crowd), ..plan }), FabricError::Guests(GuestError::Neighbours(64)));
 }

@@ -139,6 +139,38 @@ fn networks_and_graphs_are_told_likewise() {
     }
 }
 
+/// Guests of hosts wait for their virtual CPUs, less where who is in BOOST preempts who is; and what they can't be is refused.
+#[test]
+fn hosts_have_guests() {
+    let file = NETWORK.replace("share = 0.7", "share = 0.002") + "[network.guests]\nload = 0.9\nwork = \"20us\"\n";
+    let row = |file: &str| rows(file, 1).remove(0);
+    let (waits, mended) = (row(&file), row(&(file.clone() + "preempts = true\n")));
+    let [usual, least] = [&waits, &mended].map(|row| row.number("guest.p50_us").unwrap());
+    assert!(usual > 10.0 * least && least >= 19.9, "{usual} and {least}");
+    assert!((waits.number("neighbours").unwrap() - 0.9).abs() < 0.05, "{waits:?}");
+    let [few, many] = [&waits, &mended].map(|row| row.number("preempted_per_s").unwrap());
+    assert!(many > 2.0 * few, "{few} and {many}");
+    assert!(rows(NETWORK, 1)[0].cell("neighbours").is_none());
+    for (from, to, parts) in [
+        ("load = 0.9", "load = 1.5", &["network.guests.load is 1.5", "up to 1"][..]),
+        ("load = 0.9", "load = 0", &["network.guests.load is 0"]),
+        ("load = 0.9", "load = 0.9\nneighbours = 64", &["64 neighbours", "up to 63"]),
+        ("load = 0.9", "load = 0.9\nweight = 0", &["weight of 0", "1 to 65535"]),
+        ("load = 0.9", "load = 0.9\nruns = \"1us\"", &["runs 1µs", "10us to 60s"]),
+        ("load = 0.9", "load = 0.9\nrate_limit = \"31ms\"", &["31ms", "30ms"]),
+        ("load = 0.9", "load = 0.9\nboost = true", &["boost", "preempts"]),
+        ("load = 0.9", "", &["missing field", "load"]),
+        ("20us", "2s", &["runs 2s", "up to 1s"]),
+    ] {
+        let told = refused(&file.replacen(from, to, 1));
+        for part in parts {
+            assert!(told.contains(part), "no {part:?} in {told:?}");
+        }
+    }
+    let slow = file.replacen("20us", "900ms", 1).replacen("jobs = 2000", "jobs = 100000\nmost_unfinished = 300", 1);
+    assert!(row(&slow).cut().unwrap().contains("more come than can be sent and carried"));
+}
+
 /// What nobody asked for is what fits, so that a wide graph isn't refused for a limit that its file doesn't have.
 #[test]
 fn what_fits_is_counted_by_what_a_run_holds() {

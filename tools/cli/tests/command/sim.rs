@@ -42,6 +42,13 @@ fn the_files_of_the_documents_run_and_show_what_they_are_for() {
     assert!(good("fcfs", "true") > good("fcfs", "false"), "{chain:#}");
     let tree = simulated(&example("fat-tree.toml"), &["--jobs=2000"]);
     assert!(tree["runs"].as_array().unwrap().iter().all(|run| run["small.p50_us"].as_f64().unwrap() > 1.0));
+    let guests = simulated(&example("guests.toml"), &["--jobs=4000"]);
+    let waits = |preempts: &str| {
+        let runs = guests["runs"].as_array().unwrap();
+        let is = |run: &&Value| run["network.guests.preempts"] == preempts && run["network.guests.load"] == 0.9;
+        runs.iter().find(is).unwrap()["guest.p50_us"].as_f64().unwrap()
+    };
+    assert!(waits("false") > 5.0 * waits("true"), "{guests:#}");
 }
 
 #[test]
