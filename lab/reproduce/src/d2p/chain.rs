@@ -178,6 +178,7 @@ fn deadlines(effort: &Effort, graph: &Graph, figure: &mut Figure) -> Result<(), 
     for overload in [
         overload("The same at 130 requests a second, more than can be served, with nobody refused", None, None),
         overload("The same where at most 24 wait at a station", None, Some(24)),
+        overload("The same where at most 40 wait at a station", None, Some(40)),
         overload("The same with our admission", ours, None),
     ] {
         overload.show(effort, &short, figure)?;
