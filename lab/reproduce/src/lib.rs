@@ -82,9 +82,8 @@ impl Entry {
 }
 
 /// All of them, in the order of the page.
-pub const ENTRIES: [Entry; 16] = [
+pub const ENTRIES: [Entry; 15] = [
     Entry { name: "tq-workloads", about: "six workloads on 16 workers under five systems", run: tq::workloads },
-    Entry { name: "tq-long", about: "what long jobs get of four workloads", run: tq::long },
     Entry { name: "tq-quantum", about: "the quantum against the tail of short jobs, and its cost", run: tq::quantum },
     Entry { name: "tq-levels", about: "one central queue against two levels", run: tq::levels },
     Entry { name: "tq-ablations", about: "what each part of TQ is worth", run: tq::ablations },
