@@ -209,7 +209,7 @@ fn figures_that_were_done_before_an_interruption_are_shown() {
         std::thread::sleep(std::time::Duration::from_secs(seconds));
         running.terminate();
         let finished = running.finish();
-        assert!(!std::path::Path::new(&page).exists());
+        assert!(!Path::new(&page).exists());
         if finished.status.code() == Some(130) {
             let shown: Value = serde_json::from_str(&finished.out).unwrap();
             let told = format!("interrupted; {} of ", shown["figures"].as_array().unwrap().len());
