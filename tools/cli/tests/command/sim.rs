@@ -189,6 +189,13 @@ fn a_figure_stands_beside_what_its_work_says() {
     }
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("greenwave reproduce d2p-growth --quick") && page.contains("## d2p-growth"), "{page}");
+    // What docs/reproduction.md says is what comes out.
+    let committed = include_str!("../../../../docs/reproduction.md");
+    let section = page.split("## d2p-growth").nth(1).unwrap().trim();
+    assert!(
+        section.len() > 100 && committed.contains(section),
+        "`greenwave reproduce all --quick --write` anew: {section}"
+    );
     let json = |words: &[&str]| object(&run(&[&["reproduce", "d2p-growth", "--quick", "--json"], words].concat()));
     let (once, again) = (json(&[]), json(&["--threads=1"]));
     assert_eq!(once, again);
