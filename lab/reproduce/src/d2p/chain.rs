@@ -36,8 +36,8 @@ pub(super) fn three_stages(order: Order) -> Graph {
 pub(super) const FEW: u64 = 1000;
 
 /// What chance gives of so many requests: cuts of the p95 after each stage, and of the variability range after the last.
-pub(super) fn by_chance(effort: &Effort, requests: u64) -> Result<Chance, ReproduceError> {
-    Chance::of(effort, &three_stages(Order::Fcfs), RATE, requests, |outcome| {
+pub(super) fn by_chance(effort: &Effort, requests: u64, figure: &mut Figure) -> Result<Chance, ReproduceError> {
+    Chance::of(effort, &three_stages(Order::Fcfs), RATE, requests, figure, |outcome| {
         let mut values: Vec<f64> = outcome.since_birth.iter().map(|spans| spans.quantile(0.95)).collect();
         values.push(outcome.variability(TABLE.len() - 1));
         values
@@ -73,11 +73,9 @@ pub(crate) fn chain(effort: &Effort) -> Result<Figure, ReproduceError> {
         ..Figure::default()
     };
     let graph = three_stages(Order::Fcfs);
-    let outcomes = orders::all(effort, &graph, RATE, effort.jobs(2_000_000))?;
-    outcomes.iter().for_each(|outcome| figure.note(outcome.hash));
-    let chances: Vec<Chance> =
-        [FEW / 3, FEW, 3 * FEW].into_iter().map(|requests| by_chance(effort, requests)).collect::<Result<_, _>>()?;
-    chances.iter().for_each(|chance| figure.note(chance.hash));
+    let outcomes = orders::all(effort, &graph, RATE, effort.jobs(2_000_000), &mut figure)?;
+    let chances = [FEW / 3, FEW, 3 * FEW].into_iter().map(|requests| by_chance(effort, requests, &mut figure));
+    let chances: Vec<Chance> = chances.collect::<Result<_, _>>()?;
     claims(&outcomes, &chances[1], &mut figure);
     figure.tables.push(chance_table(&chances));
     figure.tables.push(orders::p95(

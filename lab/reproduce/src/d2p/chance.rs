@@ -1,7 +1,7 @@
 //! What chance alone gives: two runs of one order.
 
 use super::cut;
-use crate::claim::Claim;
+use crate::claim::{Claim, Figure};
 use crate::page::number;
 use crate::{Effort, ReproduceError, parallel};
 use greenwave_sim::Seed;
@@ -18,16 +18,16 @@ pub(super) struct Chance {
     /// How many requests each run is of.
     pub(super) requests: u64,
     cuts: Vec<Vec<f64>>,
-    pub(super) hash: u64,
 }
 
 impl Chance {
-    /// Pairs of runs of the same graph that differ in nothing but their seeds.
+    /// Pairs of runs of the same graph that differ in nothing but their seeds. The figure notes them.
     pub(super) fn of(
         effort: &Effort,
         graph: &Graph,
         per_second: f64,
         requests: u64,
+        figure: &mut Figure,
         values: impl Fn(&Outcome) -> Vec<f64> + Sync,
     ) -> Result<Self, ReproduceError> {
         let numbers: Vec<u64> = (0..2 * PAIRS).collect();
@@ -36,12 +36,12 @@ impl Chance {
             run(graph, per_second, requests, seed).map(|outcome| (values(&outcome), outcome.hash))
         });
         let runs: Vec<(Vec<f64>, u64)> = runs.into_iter().collect::<Result<_, _>>()?;
-        let hash = runs.iter().fold(0_u64, |all, (_, hash)| all.rotate_left(5) ^ hash);
+        figure.note(runs.iter().fold(0_u64, |all, (_, hash)| all.rotate_left(5) ^ hash));
         let cuts = runs.chunks_exact(2).map(|pair| {
             let [(one, _), (other, _)] = pair else { return Vec::new() };
             one.iter().zip(other).map(|(one, other)| cut(*one, *other)).collect()
         });
-        Ok(Self { requests, cuts: cuts.collect(), hash })
+        Ok(Self { requests, cuts: cuts.collect() })
     }
 
     /// In which share of pairs a value is cut by so much or more, or grows as much.
@@ -89,7 +89,7 @@ mod tests {
         // Of 20 pairs one differs by 20 %, and one by 10 %.
         let mut cuts = vec![vec![0.0]; 18];
         cuts.extend([vec![-20.0], vec![10.0]]);
-        let chance = Chance { requests: 100, cuts, hash: 0 };
+        let chance = Chance { requests: 100, cuts };
         assert_eq!([chance.share(0, 20.0), chance.share(0, 10.0), chance.share(0, 20.1)], [0.05, 0.1, 0.0]);
         assert!((chance.deviation(0) - 5.0).abs() < 1e-12);
         let of = |least, is_same| {

@@ -24,10 +24,8 @@ pub(crate) fn distributions(effort: &Effort) -> Result<Figure, ReproduceError> {
         ..Figure::default()
     };
     let graph = three_stages(Order::Fcfs);
-    let outcomes = orders::both(effort, &graph, RATE, effort.jobs(2_000_000))?;
-    let chance = chain::by_chance(effort, FEW)?;
-    outcomes.iter().for_each(|outcome| figure.note(outcome.hash));
-    figure.note(chance.hash);
+    let outcomes = orders::both(effort, &graph, RATE, effort.jobs(2_000_000), &mut figure)?;
+    let chance = chain::by_chance(effort, FEW, &mut figure)?;
     let last = chain::TABLE.len() - 1;
     let [fcfs, edf] = [&outcomes[FCFS], &outcomes[EDF]];
     let is_same = |stage: usize| fcfs.since_birth[stage] == edf.since_birth[stage];
@@ -84,10 +82,8 @@ fn apart(name: &str, means: [f64; 2], before: &Histogram, after: &Histogram) -> 
 
 /// Figures 10 and 11.
 fn worker(effort: &Effort, figure: &mut Figure) -> Result<(), ReproduceError> {
-    let outcomes = orders::both(effort, &search(Order::Fcfs), RATE, effort.jobs(300_000))?;
-    let chance = parallel::by_chance(effort)?;
-    outcomes.iter().for_each(|outcome| figure.note(outcome.hash));
-    figure.note(chance.hash);
+    let outcomes = orders::both(effort, &search(Order::Fcfs), RATE, effort.jobs(300_000), figure)?;
+    let chance = parallel::by_chance(effort, figure)?;
     let [fcfs, edf] = [&outcomes[FCFS], &outcomes[EDF]];
     let [before, after] = [fcfs, edf].map(|outcome| &outcome.units[SPLIT][0]);
     let theirs = &parallel::TABLE[0];

@@ -1,6 +1,6 @@
 //! Figure 2.
 
-use super::{ms, same};
+use super::{cut, ms, same};
 use crate::claim::{Claim, Figure, Table, Verdict, Within};
 use crate::page::number;
 use crate::{Effort, ReproduceError, parallel};
@@ -38,7 +38,7 @@ pub(crate) fn growth(effort: &Effort) -> Result<Figure, ReproduceError> {
     };
     for (load, pair) in LOADS.iter().zip(outcomes.chunks(2)) {
         let [fcfs, edf] = [pair[0].variability(4), pair[1].variability(4)];
-        let cells = [*load, grows(&pair[0], 0.9), grows(&pair[0], 0.95), fcfs, edf, 100.0 * (1.0 - edf / fcfs)];
+        let cells = [*load, grows(&pair[0], 0.9), grows(&pair[0], 0.95), fcfs, edf, cut(fcfs, edf)];
         table.row(cells.map(number));
     }
     outcomes.iter().for_each(|outcome| figure.note(outcome.hash));

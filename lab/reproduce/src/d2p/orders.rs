@@ -9,14 +9,15 @@ use greenwave_sim::Seed;
 use greenwave_sim::graph::{Bursts, Graph, Outcome, run};
 use std::time::Duration;
 
-/// A graph under each of the orders.
+/// A graph under each of the orders. The figure notes the runs.
 pub(super) fn all(
     effort: &Effort,
     graph: &Graph,
     per_second: f64,
     requests: u64,
+    figure: &mut Figure,
 ) -> Result<Vec<Outcome>, ReproduceError> {
-    some(effort, &ORDERS, graph, per_second, requests)
+    some(effort, &ORDERS, graph, per_second, requests, figure)
 }
 
 /// The same under the two that the work compares.
@@ -25,8 +26,9 @@ pub(super) fn both(
     graph: &Graph,
     per_second: f64,
     requests: u64,
+    figure: &mut Figure,
 ) -> Result<Vec<Outcome>, ReproduceError> {
-    some(effort, &[ORDERS[FCFS], ORDERS[EDF]], graph, per_second, requests)
+    some(effort, &[ORDERS[FCFS], ORDERS[EDF]], graph, per_second, requests, figure)
 }
 
 fn some(
@@ -35,11 +37,14 @@ fn some(
     graph: &Graph,
     per_second: f64,
     requests: u64,
+    figure: &mut Figure,
 ) -> Result<Vec<Outcome>, ReproduceError> {
     let outcomes = parallel::map(effort.threads, orders, |order| {
         run(&Graph { order: *order, ..graph.clone() }, per_second, requests, Seed::new(effort.seed))
     });
-    Ok(outcomes.into_iter().collect::<Result<_, _>>()?)
+    let outcomes: Vec<Outcome> = outcomes.into_iter().collect::<Result<_, _>>()?;
+    outcomes.iter().for_each(|outcome| figure.note(outcome.hash));
+    Ok(outcomes)
 }
 
 /// The p95 since birth after each stage, and how far the last stage's distribution is from that of first come first served.
@@ -82,11 +87,10 @@ impl Steady<'_> {
         let mut table = Table::new(&format!("{}: share answered in time.", self.title), &["order"]);
         table.head.extend(graph.classes.iter().map(|class| class.name.clone()));
         table.head.push("all".to_owned());
-        let outcomes = all(effort, &graph, self.per_second, self.requests)?;
+        let outcomes = all(effort, &graph, self.per_second, self.requests, figure)?;
         for (order, outcome) in ORDERS.iter().zip(&outcomes) {
             let good = outcome.classes.iter().map(|class| number(class.good()));
             table.row(std::iter::once(order.to_string()).chain(good).chain([number(outcome.good())]));
-            figure.note(outcome.hash);
         }
         figure.tables.push(table);
         if let Some(most) = self.most_waiting {
@@ -133,9 +137,9 @@ impl Bursty<'_> {
                     Bursts { every: Duration::from_secs(EVERY), length: Duration::from_secs(length), factor: 2.0 };
                 let graph =
                     Graph { classes: classes(self.deadlines), admission, bursts: Some(bursts), ..graph.clone() };
-                for (row, outcome) in rows.iter_mut().zip(all(effort, &graph, self.per_second, self.requests)?) {
+                for (row, outcome) in rows.iter_mut().zip(all(effort, &graph, self.per_second, self.requests, figure)?)
+                {
                     row.push(outcome.good());
-                    figure.note(outcome.hash);
                 }
             }
             for (order, row) in ORDERS.iter().zip(&rows) {

@@ -82,10 +82,8 @@ pub(crate) fn parallel(effort: &Effort) -> Result<Figure, ReproduceError> {
         ..Figure::default()
     };
     let graph = search(Order::Fcfs);
-    let outcomes = orders::all(effort, &graph, RATE, effort.jobs(300_000))?;
-    outcomes.iter().for_each(|outcome| figure.note(outcome.hash));
-    let chance = by_chance(effort)?;
-    figure.note(chance.hash);
+    let outcomes = orders::all(effort, &graph, RATE, effort.jobs(300_000), &mut figure)?;
+    let chance = by_chance(effort, &mut figure)?;
     claims(&outcomes, &chance, &mut figure);
     let mut table = Table::new(
         "One expected deadline of 200 ms: p95 of the workers, on average, and of what is put together, in ms.",
@@ -114,8 +112,8 @@ fn average(outcome: &Outcome, quantile: f64) -> f64 {
 }
 
 /// What chance gives of a few requests: cuts of each worker's p95, and of their average.
-pub(super) fn by_chance(effort: &Effort) -> Result<Chance, ReproduceError> {
-    Chance::of(effort, &search(Order::Fcfs), RATE, super::chain::FEW, |outcome| {
+pub(super) fn by_chance(effort: &Effort, figure: &mut Figure) -> Result<Chance, ReproduceError> {
+    Chance::of(effort, &search(Order::Fcfs), RATE, super::chain::FEW, figure, |outcome| {
         let p95 = outcome.units[SPLIT].iter().map(|spans| millis(spans, 0.95));
         p95.chain([average(outcome, 0.95)]).collect()
     })
@@ -179,8 +177,7 @@ fn skew(effort: &Effort, figure: &mut Figure) -> Result<(), ReproduceError> {
         if let Some(one_in) = one_in {
             graph.stages[SPLIT].each[0] = with_slow(TABLE[0].work(), one_in, effort.seed);
         }
-        let outcomes = orders::both(effort, &graph, RATE, effort.jobs(300_000))?;
-        outcomes.iter().for_each(|outcome| figure.note(outcome.hash));
+        let outcomes = orders::both(effort, &graph, RATE, effort.jobs(300_000), figure)?;
         let edf = &outcomes[EDF];
         let units = &edf.units[SPLIT];
         let [before, after] = [&outcomes[FCFS], edf].map(|outcome| &outcome.since_birth[SPLIT]);

@@ -121,12 +121,12 @@ pub(crate) fn queues(effort: &Effort) -> Result<Figure, ReproduceError> {
         number(p99(2, 32)),
         number(p99(2, 16)),
     ));
-    figure.tables.push(stealing(effort, &mut figure.hash)?);
+    stealing(effort, &mut figure)?;
     Ok(figure)
 }
 
 /// All the load on one of four heads, by who may take it.
-fn stealing(effort: &Effort, hash: &mut u64) -> Result<Table, ReproduceError> {
+fn stealing(effort: &Effort, figure: &mut Figure) -> Result<(), ReproduceError> {
     let any = StealRule { least_work: Duration::ZERO, ..StealRule::default() };
     let rules: [(&str, Option<Stealing>); 3] = [
         ("nobody", None),
@@ -149,9 +149,7 @@ fn stealing(effort: &Effort, hash: &mut u64) -> Result<Table, ReproduceError> {
             })
         })
         .collect();
-    let mut figure = Figure { hash: *hash, ..Figure::default() };
-    let outcomes = outcomes(effort, &items, &mut figure)?;
-    *hash = figure.hash;
+    let outcomes = outcomes(effort, &items, figure)?;
     let mut table = Table::new(
         "Stealing, of which the work gives no values: four heads, of which the first has all callers but one for \
          each of the others. A head that takes what was given before it looks at its own queue doesn't come to its own while \
@@ -172,5 +170,6 @@ fn stealing(effort: &Effort, hash: &mut u64) -> Result<Table, ReproduceError> {
             number(outcome.stolen as f64 / calls),
         ]);
     }
-    Ok(table)
+    figure.tables.push(table);
+    Ok(())
 }

@@ -43,11 +43,17 @@ impl<'a> Arrivals<'a> {
         Some(self.next as u64)
     }
 
+    /// What so much work takes with the probes in it.
+    #[inline]
+    pub(super) fn stretched(&self, work: u64) -> u64 {
+        if self.stretch == 1.0 { work } else { (work as f64 * self.stretch).round() as u64 }
+    }
+
     /// The job that comes `now`.
     #[inline]
     pub(super) fn job(&mut self, now: u64) -> Job {
         let (method, work) = self.load.draw(&mut self.works);
-        let left = if self.stretch == 1.0 { work } else { (work as f64 * self.stretch).round() as u64 };
+        let left = self.stretched(work);
         let at = Time::from_nanos(now);
         let deadline = self.load.methods()[method].deadline;
         let deadline = deadline.map_or(Deadline::NEVER, |span| Deadline::at(at, Budget::expected(span)));

@@ -67,8 +67,6 @@ struct Run<'a> {
     preempt: u64,
     io: u64,
     ask: u64,
-    /// By how much probes make work longer.
-    stretch: f64,
     steal_ns: u64,
     steal: Option<StealRule>,
     arrivals: Arrivals<'a>,
@@ -128,7 +126,6 @@ impl<'a> Run<'a> {
             preempt: nanos(costs.preempt),
             io: nanos(costs.io),
             ask: nanos(costs.ask),
-            stretch: 1.0 + costs.probes,
             steal_ns: nanos(costs.steal),
             steal,
             arrivals: Arrivals::new(cores, load, plan, seed),
@@ -398,7 +395,7 @@ impl<'a> Run<'a> {
             return false;
         }
         let work = stages.get(leg).map_or(0, |stage| stage.draw(&mut self.stages));
-        self.jobs.go_further(job, (work as f64 * self.stretch).round() as u64);
+        self.jobs.go_further(job, self.arrivals.stretched(work));
         true
     }
 

@@ -150,6 +150,17 @@ pub struct Costs {
     pub event_loop: LoopCosts,
 }
 
+impl Costs {
+    /// What a call of so many stages, of which each but the last calls the next, takes of a head beside its work, where looks and
+    /// posts find and carry many: in nanoseconds.
+    #[must_use]
+    pub fn call_ns(&self, stages: u32) -> f64 {
+        let turn = self.switch + self.event_loop.look_each + self.event_loop.post_each;
+        let replied = (turn + self.ask) * stages.saturating_sub(1);
+        ((turn + self.io) * stages + replied).as_nanos() as f64
+    }
+}
+
 /// What the event loop of a head costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoopCosts {

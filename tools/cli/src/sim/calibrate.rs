@@ -209,12 +209,10 @@ fn fit(made: &mut Calibration, empty: f64, lone: &Lone, few: &Crowd, many: &Crow
 }
 
 /// What a call that a handler makes takes of its head beside what calls do, looks and posts among them: what is left of calls with
-/// two stages.
+/// two stages. By costs that don't have it yet.
 fn ask(costs: &Costs, asking: &Crowd) -> f64 {
     let nanos = |span: Duration| span.as_nanos() as f64;
-    let each = nanos(costs.event_loop.look_each) + nanos(costs.event_loop.post_each);
-    // The call, the one that it makes, and the handler that goes on then.
-    let known = 2.0 * nanos(SHORT) + 3.0 * (nanos(costs.switch) + each) + 2.0 * nanos(costs.io);
+    let known = 2.0 * nanos(SHORT) + costs.call_ns(2);
     let rest = |part: &Counted| {
         let alone = part.looks * nanos(costs.event_loop.look) + part.posts * nanos(costs.event_loop.post);
         // Its server counts both stages' calls.

@@ -127,9 +127,7 @@ impl Compare {
         }
         let costs = self.costs(&calibration);
         let jobs = self.jobs()?;
-        let (stages, calling) = (f64::from(self.stages), f64::from(self.stages - 1));
-        let each = nanos(costs.switch + costs.event_loop.look_each + costs.event_loop.post_each);
-        let a_call = jobs.mean_ns() + stages * (each + nanos(costs.io)) + calling * (each + nanos(costs.ask));
+        let a_call = jobs.mean_ns() + costs.call_ns(self.stages.into());
         let rate = self.load.unwrap_or(0.5e9 / a_call);
         if rate * a_call >= 0.98e9 {
             let what = format!("{rate:.0} calls a second are more than a head can do, about {:.0}", 0.98e9 / a_call);
@@ -309,8 +307,4 @@ fn json(rows: &[Row], errors: &Errors, rate: f64, lag: Duration) -> Value {
 
 fn us(of: &Histogram, quantile: f64) -> f64 {
     of.quantile(quantile) * 1e6
-}
-
-fn nanos(span: Duration) -> f64 {
-    span.as_nanos() as f64
 }
