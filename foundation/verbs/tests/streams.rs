@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use greenwave_policy::Time;
-use greenwave_verbs::{Address, Backend, Choice, Close, CloseReason, QueueConfig, VerbsError};
+use greenwave_verbs::{Address, Backend, Choice, Close, CloseReason, EndpointId, QueueConfig, VerbsError};
 use hosts::{Host, Seen, connect, until};
 use tempfile::TempDir;
 
@@ -77,6 +77,38 @@ fn a_write_may_end_anywhere_within_a_chunk() {
             }
             until([&mut site.server], |[server]| server.chunks().len() == 39);
             assert!((1..40).zip(site.server.chunks()).all(|(length, chunk)| *chunk == vec![length; length.into()]));
+        }
+    });
+}
+
+/// Who posts twice and does something long before its next poll isn't waited for: what it posted last is written, too.
+#[test]
+fn what_is_posted_after_a_write_needs_no_poll_to_be_written() {
+    over_both(|mut site| {
+        let mut peers = [site.peer(), UnixStream::connect(site.directory.path().join("socket")).unwrap()];
+        let accepted = |server: &Host| -> Vec<EndpointId> {
+            let endpoints = server.log.iter().filter_map(|seen| match seen {
+                Seen::Accepted(endpoint) => Some(*endpoint),
+                _ => None,
+            });
+            endpoints.collect()
+        };
+        until([&mut site.server], |[server]| accepted(server).len() == 2);
+        let endpoints = accepted(&site.server);
+        site.server.idle();
+        // Of two connections each has a request of its own where there is a ring.
+        for round in 0..5_u8 {
+            for endpoint in &endpoints {
+                site.server.queue.post_send(*endpoint, &[&[round; 9]]).unwrap();
+            }
+            site.server.queue.submit();
+        }
+        for peer in &mut peers {
+            peer.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+            let expected: Vec<u8> = (0..5_u8).flat_map(|round| framed(&[round; 9])).collect();
+            let mut written = vec![0; expected.len()];
+            peer.read_exact(&mut written).unwrap();
+            assert_eq!(written, expected);
         }
     });
 }

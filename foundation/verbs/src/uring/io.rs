@@ -44,6 +44,25 @@ impl UringQueue {
         }
     }
 
+    /// Takes those completions that are of sends. The others stay for the next poll, in their order.
+    pub(super) fn take_sent(&mut self) {
+        self.ring.take(usize::MAX, &mut self.taken);
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.retain(|completion| {
+            let is_sent = completion.user_data() & request::MASK == request::SEND;
+            if is_sent {
+                self.has_sent(completion.user_data() & !request::MASK, outcome(completion));
+            }
+            !is_sent
+        });
+        self.taken = taken;
+    }
+
+    fn has_sent(&mut self, key: u64, result: Result<usize, Errno>) {
+        self.sent(key, result);
+        self.settle(key);
+    }
+
     /// Has the processor fetch what is needed for the completion that comes so many behind the next one.
     fn look_ahead(&self, ahead: usize, sink: &mut dyn FnMut(Event<'_>)) {
         let Some(data) = self.taken.get(ahead).map(cqueue::Entry::user_data) else { return };
@@ -67,10 +86,7 @@ impl UringQueue {
                 }
                 self.settle(key);
             }
-            request::SEND => {
-                self.sent(key, result);
-                self.settle(key);
-            }
+            request::SEND => self.has_sent(key, result),
             request::CONNECT => self.connected(key, result, sink),
             request::ACCEPT => self.accepted(key, result, more, sink),
             // The flag tells whether there was a wake; the bell has done its job by ending the wait.

@@ -431,6 +431,11 @@ impl CompletionQueue for UringQueue {
     }
 
     fn submit(&mut self) {
+        // A send is over when it is handed over, as a rule, but one that isn't known to be holds up what follows it: until the next
+        // poll, and whatever the owner does before that.
+        if self.dirty.iter().any(|key| self.connections.at(*key).is_some_and(|found| found.sending)) {
+            self.take_sent();
+        }
         if let [key] = *self.dirty
             && !self.ring.needs_kernel()
         {
