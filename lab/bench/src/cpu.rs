@@ -24,6 +24,18 @@ pub fn time(process: u32) -> anyhow::Result<Duration> {
     }
 }
 
+/// How long the threads of a process have waited so far for a core that others had, though they could have run: the second figure
+/// of `schedstat`. `None` where the kernel doesn't tell.
+#[must_use]
+pub fn waited(process: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let each = threads.map(|thread| {
+        let said = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        said.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    each.sum::<Option<u64>>().map(Duration::from_nanos)
+}
+
 fn ticks(stat: &str) -> anyhow::Result<Duration> {
     // The name of the program, in parentheses, may hold anything.
     let (_, fields) = stat.rsplit_once(')').context("stat has no name")?;
@@ -35,6 +47,7 @@ fn ticks(stat: &str) -> anyhow::Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     #[test]
     fn the_time_of_a_process_that_works_grows() {
@@ -42,6 +55,27 @@ mod tests {
         while time(std::process::id()).unwrap() <= before {
             std::hint::black_box((0..100_000_u64).fold(0, |sum, next| sum ^ next));
         }
+    }
+
+    /// Of three threads for each core, two wait while one runs.
+    #[test]
+    fn who_has_no_core_waits() {
+        let (cores, is_over) = (std::thread::available_parallelism().map_or(1, usize::from), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..3 * cores {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            // Threads of other tests that end take their waits with them.
+            let before = waited(std::process::id());
+            while before.is_some() && waited(std::process::id()) <= before {
+                std::hint::spin_loop();
+            }
+            is_over.store(true, Relaxed);
+        });
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! `greenwave sim calibrate` writes one, and `greenwave sim compare` writes into it how far a simulation by it was from what was
 //! measured: the [error](Errors) that is left. A file of TOML with a version.
 
-use crate::cores::{Costs, LoopCosts, Sample, Work};
+use crate::cores::{CallerCosts, Costs, LoopCosts, Pauses, Sample, Work};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -35,6 +35,9 @@ pub struct Calibration {
     pub look_each_ns: f64,
     /// A look that finds nothing.
     pub look_empty_ns: f64,
+    /// What the rest of a round that finds something takes, whatever that is.
+    #[serde(default)]
+    pub round_ns: f64,
     /// Its post of replies, whatever it carries; and what each reply adds.
     pub post_ns: Measured,
     /// See [`post_ns`](Self::post_ns).
@@ -44,6 +47,15 @@ pub struct Calibration {
     /// What a call that a handler makes adds to that: to be sent, and the handler's going on once it is replied to.
     #[serde(default)]
     pub ask_ns: f64,
+    /// What a look takes longer that finds something by the server's own connection, whatever that is.
+    #[serde(default)]
+    pub own_ns: f64,
+    /// What it adds to a look that something comes by one more end of a connection: by the server's own, by which handlers call it.
+    #[serde(default)]
+    pub look_end_ns: f64,
+    /// The same of a post, and of what goes.
+    #[serde(default)]
+    pub post_end_ns: f64,
     /// What a server counts as the time of a handler that does nothing: the switch and what is around the handler.
     pub handler_ns: Measured,
     /// How long it takes until an event loop that sleeps looks again.
@@ -54,6 +66,24 @@ pub struct Calibration {
     pub null_call_ns: Measured,
     /// The same as lengths, and how many there were of each.
     pub null_calls: Vec<(u64, u64)>,
+    /// What a thread that calls over one connection takes to send calls, however many, and what each adds.
+    #[serde(default)]
+    pub send_ns: Measured,
+    /// See [`send_ns`](Self::send_ns).
+    #[serde(default)]
+    pub send_each_ns: f64,
+    /// What it takes to receive replies that are there, however many, and what each adds.
+    #[serde(default)]
+    pub receive_ns: Measured,
+    /// See [`receive_ns`](Self::receive_ns).
+    #[serde(default)]
+    pub receive_each_ns: f64,
+    /// How often in a second others take a core that somebody uses.
+    #[serde(default)]
+    pub pauses_per_s: f64,
+    /// For how long, in nanoseconds, and how many there were of each length.
+    #[serde(default)]
+    pub pauses: Vec<(u64, u64)>,
     /// Writing a little to the disk so that it lasts.
     pub sync_ns: Measured,
     /// How far a simulation by this was from what was measured.
@@ -144,15 +174,25 @@ impl Calibration {
             look_ns: none,
             look_each_ns: 0.0,
             look_empty_ns: 0.0,
+            round_ns: 0.0,
             post_ns: none,
             post_each_ns: 0.0,
             call_ns: none,
             ask_ns: 0.0,
+            own_ns: 0.0,
+            look_end_ns: 0.0,
+            post_end_ns: 0.0,
             handler_ns: none,
             wake_ns: none,
             spin_ns: 20_000.0,
             null_call_ns: none,
             null_calls: Vec::new(),
+            send_ns: none,
+            send_each_ns: 0.0,
+            receive_ns: none,
+            receive_each_ns: 0.0,
+            pauses_per_s: 0.0,
+            pauses: Vec::new(),
             sync_ns: none,
             error: None,
         }
@@ -198,31 +238,65 @@ impl Calibration {
             look: self.look_ns.span(),
             look_each: nanos(self.look_each_ns),
             look_empty: nanos(self.look_empty_ns),
+            round: nanos(self.round_ns),
             post: self.post_ns.span(),
             post_each: nanos(self.post_each_ns),
+            own: nanos(self.own_ns),
+            look_end: nanos(self.look_end_ns),
+            post_end: nanos(self.post_end_ns),
             spin: Some(nanos(self.spin_ns)),
             wake: self.wake_ns.span(),
-            wire: self.wire(),
+            wire: self.wire(self.at_server_ns()),
+            caller: None,
         };
         // What is around a handler is a call's once, and the switch each turn's.
         let around = (self.handler_ns.median - self.switch_ns.median).max(0.0);
         let (switch, io) = (self.switch_ns.span(), nanos(self.call_ns.median + around));
-        Costs { switch, io, ask: nanos(self.ask_ns), event_loop, ..Costs::default() }
+        let length = Sample::new(self.pauses.clone()).map(|sample| Work::Measured(sample.keep()));
+        let pauses = length.filter(|_| self.pauses_per_s > 0.0);
+        let pauses = pauses.map(|length| Pauses { per_second: self.pauses_per_s, length });
+        Costs { switch, io, ask: nanos(self.ask_ns), pauses, event_loop, ..Costs::default() }
+    }
+
+    /// The same where all calls come from one thread with one connection, to one head that looks on without sleeping.
+    #[must_use]
+    pub fn costs_with_caller(&self) -> Costs {
+        let nanos = |nanos: f64| Duration::from_nanos(nanos.round() as u64);
+        let caller = CallerCosts {
+            send: self.send_ns.span(),
+            send_each: nanos(self.send_each_ns),
+            receive: self.receive_ns.span(),
+            receive_each: nanos(self.receive_each_ns),
+        };
+        let costs = self.costs();
+        let at_caller = self.send_ns.median + self.send_each_ns + self.receive_ns.median + self.receive_each_ns;
+        let wire = self.wire(self.at_server_ns() + at_caller);
+        Costs { event_loop: LoopCosts { spin: None, wire, caller: Some(caller), ..costs.event_loop }, ..costs }
+    }
+
+    /// The same without times longer than this in which others have a core.
+    #[must_use]
+    pub fn with_pauses_up_to(&self, longest: Duration) -> Self {
+        let count = |pauses: &[(u64, u64)]| pauses.iter().map(|(_, count)| *count).sum::<u64>() as f64;
+        let within = |pause: &&(u64, u64)| u128::from(pause.0) <= longest.as_nanos();
+        let pauses: Vec<(u64, u64)> = self.pauses.iter().filter(within).copied().collect();
+        let pauses_per_s = self.pauses_per_s * count(&pauses) / count(&self.pauses).max(1.0);
+        Self { pauses, pauses_per_s, ..self.clone() }
     }
 
     /// What a call takes that finds an event loop with nothing to do, at the server.
     #[must_use]
     pub fn at_server_ns(&self) -> f64 {
-        let looks = self.look_ns.median + self.look_each_ns;
+        let looks = self.look_ns.median + self.look_each_ns + self.round_ns;
         let handler = self.handler_ns.median.max(self.switch_ns.median);
         looks + self.call_ns.median + handler + self.post_ns.median + self.post_each_ns
     }
 
-    /// What is left of a call that does nothing without what the server takes.
-    fn wire(&self) -> Option<Work> {
-        let at_server = self.at_server_ns() as u64;
+    /// What is left of a call that does nothing without what is known of it.
+    fn wire(&self, known_ns: f64) -> Option<Work> {
+        let known = known_ns as u64;
         let sample = Sample::new(self.null_calls.clone())?;
-        Some(Work::Measured(sample.map(|nanos| nanos.saturating_sub(at_server)).keep()))
+        Some(Work::Measured(sample.map(|nanos| nanos.saturating_sub(known)).keep()))
     }
 
     fn validate(&self) -> Result<(), CalibrationError> {
@@ -235,13 +309,21 @@ impl Calibration {
             ("handler_ns", self.handler_ns),
             ("wake_ns", self.wake_ns),
             ("null_call_ns", self.null_call_ns),
+            ("send_ns", self.send_ns),
+            ("receive_ns", self.receive_ns),
             ("sync_ns", self.sync_ns),
         ];
         let each = [
             ("look_each_ns", self.look_each_ns),
             ("look_empty_ns", self.look_empty_ns),
+            ("round_ns", self.round_ns),
+            ("send_each_ns", self.send_each_ns),
+            ("receive_each_ns", self.receive_each_ns),
             ("post_each_ns", self.post_each_ns),
             ("ask_ns", self.ask_ns),
+            ("own_ns", self.own_ns),
+            ("look_end_ns", self.look_end_ns),
+            ("post_end_ns", self.post_end_ns),
             ("spin_ns", self.spin_ns),
         ];
         let all = times.into_iter().flat_map(|(key, of)| [of.median, of.low, of.high].map(|value| (key, value)));
@@ -259,14 +341,25 @@ impl Calibration {
                 return Err(CalibrationError::Value { key, value, allowed: "a share, 0 to 10" });
             }
         }
-        let is_wrong = |pair: &&(u64, u64)| pair.0 as f64 > MINUTE_NS || pair.1 > 1 << 40;
-        match self.null_calls.iter().find(is_wrong) {
-            Some((nanos, _)) => {
-                let (value, allowed) = (*nanos as f64, "lengths up to a minute, and how many there are");
-                Err(CalibrationError::Value { key: "null_calls", value, allowed })
-            }
-            None => Ok(()),
+        let others = self.pauses_per_s
+            * self.pauses.iter().map(|(nanos, count)| *nanos as f64 * *count as f64).sum::<f64>()
+            / self.pauses.iter().map(|(_, count)| *count as f64).sum::<f64>().max(1.0);
+        if !(self.pauses_per_s >= 0.0 && others <= 9e9) {
+            let (key, value) = ("pauses_per_s", self.pauses_per_s);
+            return Err(CalibrationError::Value {
+                key,
+                value,
+                allowed: "a rate, with a tenth of the time between pauses",
+            });
         }
+        let is_wrong = |pair: &&(u64, u64)| pair.0 as f64 > MINUTE_NS || pair.1 > 1 << 40;
+        for (key, spans) in [("null_calls", &self.null_calls), ("pauses", &self.pauses)] {
+            if let Some((nanos, _)) = spans.iter().find(is_wrong) {
+                let (value, allowed) = (*nanos as f64, "lengths up to a minute, and how many there are");
+                return Err(CalibrationError::Value { key, value, allowed });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -291,6 +384,30 @@ mod tests {
         assert_eq!(costs.switch, Duration::from_nanos(80));
         let wire = costs.event_loop.wire.map(|wire| wire.mean_ns());
         assert_eq!(wire, Some((3.0 * (9000.0 - 130.0) + 12_000.0 - 130.0) / 4.0));
+    }
+
+    #[test]
+    fn long_pauses_are_left_out_with_their_share() {
+        let mut made = calibration();
+        (made.pauses, made.pauses_per_s) = (vec![(20_000, 30), (2_000_000, 10)], 400.0);
+        assert!(made.costs().pauses.is_some_and(|pauses| pauses.per_second == 400.0));
+        let short = made.with_pauses_up_to(Duration::from_micros(100));
+        assert_eq!((short.pauses.as_slice(), short.pauses_per_s), (&[(20_000, 30)][..], 300.0));
+        assert!(made.with_pauses_up_to(Duration::ZERO).costs().pauses.is_none());
+        made.pauses_per_s = 1e6;
+        let told = Calibration::parse(&made.to_text()).unwrap_err().to_string();
+        assert!(told.contains("pauses_per_s is 1000000"), "{told}");
+    }
+
+    #[test]
+    fn a_caller_takes_its_part_of_a_call() {
+        let mut made = calibration();
+        (made.send_ns.median, made.send_each_ns, made.receive_ns.median) = (3000.0, 100.0, 1000.0);
+        let costs = made.costs_with_caller();
+        let caller = costs.event_loop.caller.unwrap();
+        assert_eq!((caller.send, caller.send_each), (Duration::from_nanos(3000), Duration::from_nanos(100)));
+        let mean = |costs: Costs| costs.event_loop.wire.map(|wire| wire.mean_ns()).unwrap();
+        assert_eq!(mean(made.costs()) - mean(costs), 4100.0);
     }
 
     #[test]

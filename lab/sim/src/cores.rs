@@ -36,12 +36,15 @@
 //! instants. Every event goes into the report's hash with its instant and whom it concerned.
 
 mod arrivals;
+mod caller;
+mod ends;
 mod engine;
 pub mod forms;
 mod heads;
 pub mod histogram;
 pub mod ideal;
 mod load;
+mod pauses;
 mod plan;
 mod report;
 pub mod search;
@@ -49,5 +52,6 @@ pub mod search;
 pub use engine::run;
 pub use histogram::Histogram;
 pub use load::{Load, Method, Sample, Work};
-pub use plan::{Cores, Costs, Knowledge, LoopCosts, Plan, PlanError, QuantumError, Rate, Scheme, Steal};
+pub use pauses::Pauses;
+pub use plan::{CallerCosts, Cores, Costs, Knowledge, LoopCosts, Plan, PlanError, QuantumError, Rate, Scheme, Steal};
 pub use report::{Cut, Report};

@@ -48,7 +48,7 @@ pub struct Graph {
     /// How many may wait at a station, 1 or more, whatever their deadlines: who comes to a full one is refused. `None`: any
     /// number.
     pub most_waiting: Option<usize>,
-    /// How long a request takes from a stage to the next.
+    /// How long a request takes from a stage to the next. Where it is split, each part has a way of its own, there and back.
     pub wire: Option<Work>,
     /// What deadlines requests have, and how many have each.
     pub classes: Vec<Class>,

@@ -15,7 +15,7 @@
 //!   share a core.
 //! - [`scenario`]: simulations of these three that are told by a file, with what varies.
 //! - [`recording`]: what a real service was seen to do. [`calibration`]: what the runtime costs on a machine.
-//!   [`planning`]: how many heads, which order and quantum keep latencies within limits.
+//!   [`planning`]: how many heads, which order and quantum keep latencies within limits. [`splitting`]: how wide a parallel unit is to be.
 //! - [`proxy`]: the rules of [`link`] for real processes: a TCP proxy that delays, limits, loses and cuts.
 //!
 //! # A simulation
@@ -71,6 +71,7 @@ pub mod replica;
 pub mod scenario;
 pub mod seed;
 pub mod server;
+pub mod splitting;
 pub mod trace;
 mod turns;
 pub mod vcpu;

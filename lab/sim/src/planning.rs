@@ -17,6 +17,8 @@
 //! # Ok::<(), greenwave_sim::planning::PlanningError>(())
 //! ```
 
+pub mod batches;
+
 use crate::cores::{self, Cores, Costs, Load, Plan, PlanError, Report, Scheme};
 use crate::seed::Seed;
 use greenwave_policy::{Order, StealRule};

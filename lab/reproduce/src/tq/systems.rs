@@ -80,6 +80,7 @@ pub(super) const TQ: Costs = Costs {
     probes: 0.03,
     inexact: 0.0,
     error: QuantumError::EachQuantum,
+    pauses: None,
     event_loop: LoopCosts::NONE,
 };
 

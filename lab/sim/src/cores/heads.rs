@@ -9,10 +9,13 @@
 //! A head does one thing at a time, and what comes next is known when that is over. So a head is a source with one event.
 
 use super::arrivals::Arrivals;
+use super::caller::{Caller, Calling};
+use super::ends::Ends;
 use super::engine::jobs::Jobs;
 use super::engine::known::Known;
 use super::histogram::Histogram;
 use super::load::Load;
+use super::pauses::Paused;
 use super::plan::{Cores, LoopCosts, Plan, Scheme, Steal};
 use super::report::{Cut, Report};
 use crate::seed::{Seed, Stream};
@@ -36,7 +39,7 @@ const EVERY: u32 = 16;
 enum Doing {
     /// Nothing, since then.
     Nothing { since: u64 },
-    /// Looking for what has come.
+    /// Looking for what has come, and beginning with it.
     Look { cost: u64 },
     /// Running a job.
     Run { job: u32, slice: u64, cost: u64 },
@@ -79,6 +82,9 @@ struct Run<'a> {
     jobs: Jobs,
     known: Known,
     heads: Vec<Head>,
+    caller: Option<Caller>,
+    /// Of each head, and of the caller.
+    pauses: Vec<Paused>,
     given: VecDeque<u32>,
     trace: Events,
     report: Report,
@@ -134,10 +140,12 @@ impl<'a> Run<'a> {
             wires: seed.stream("wires", 0),
             stages: seed.stream("stages", 0),
             now: 0,
-            turns: Turns::new(HEADS + cores.workers),
+            turns: Turns::new(HEADS + cores.workers + 1),
             jobs: Jobs::new(plan.most_unfinished),
             known: Known::new(cores.knowledge, scheme.order(), steal.map_or(Steal::Never, Steal::Given), load),
             heads: (0..cores.workers).map(head).collect(),
+            caller: costs.event_loop.caller.map(Caller::new),
+            pauses: (0..=cores.workers as u64).map(|at| Paused::new(costs.pauses, seed.stream("pauses", at))).collect(),
             given: VecDeque::new(),
             trace: Events::default(),
             report: Report::empty(load.methods().len()),
@@ -163,6 +171,8 @@ impl<'a> Run<'a> {
                     return Some(Cut::Overload { unfinished });
                 }
                 self.arrive();
+            } else if source - HEADS == self.heads.len() {
+                self.has_called();
             } else {
                 self.is_over(source - HEADS);
             }
@@ -185,9 +195,40 @@ impl<'a> Run<'a> {
         let job = self.jobs.add(self.arrivals.job(self.now));
         self.note(ARRIVALS, job);
         self.plan_arrival();
+        if let Some(caller) = &mut self.caller {
+            caller.is_due(job);
+            return self.call(Calling::Nothing, Vec::new());
+        }
+        self.come(job);
+    }
+
+    /// A call is there for its head.
+    fn come(&mut self, job: u32) {
         let at = if self.heads.len() > 1 { self.choices.below(self.heads.len() as u64) as usize } else { 0 };
         self.heads[at].socket.push_back(job);
         self.rouse(at);
+    }
+
+    /// The caller, which `had` been doing that, begins what is next, if it has nothing in its hands.
+    fn call(&mut self, had: Calling, memory: Vec<u32>) {
+        let Some(caller) = self.caller.as_mut().filter(|caller| caller.doing == Calling::Nothing) else { return };
+        let at = self.heads.len();
+        let instant = caller.begin(had, memory).map_or(NEVER, |takes| self.pauses[at].end(self.now, takes));
+        self.turns.set(HEADS + at, instant);
+    }
+
+    /// What the caller was doing is over.
+    fn has_called(&mut self) {
+        let Some(caller) = &mut self.caller else { return };
+        let (had, mut jobs) = caller.is_over();
+        for job in jobs.drain(..) {
+            self.note(HEADS + self.heads.len(), job);
+            match had {
+                Calling::Write => self.come(job),
+                Calling::Nothing | Calling::Read => self.is_done(job),
+            }
+        }
+        self.call(had, jobs);
     }
 
     /// A head that has nothing to do looks; one that sleeps is woken before.
@@ -214,13 +255,20 @@ impl<'a> Run<'a> {
         }
         head.found.extend(head.socket.drain(..));
         let found = head.found.len() as u64;
+        let ends = Ends::of(head.found.iter().map(|job| self.load.came_by(self.jobs.of(*job))));
         head.busy_rounds = if found > 0 || !head.queue.is_empty() { head.busy_rounds.saturating_add(1) } else { 0 };
-        let fixed = nanos(if found == 0 { self.costs.look_empty } else { self.costs.look });
+        let fixed = match found {
+            0 => nanos(self.costs.look_empty),
+            _ => nanos(self.costs.look) + ends.beyond_one() * nanos(self.costs.look_end),
+        };
         let look = fixed + found * nanos(self.costs.look_each);
         head.doing = Doing::Look { cost: look };
-        self.fixed_ns += u128::from(fixed);
+        // The rest of a round is neither a look's nor a handler's.
+        let own = if ends.has_own() { nanos(self.costs.own) } else { 0 };
+        let rest = if found == 0 { 0 } else { nanos(self.costs.round) + own };
+        self.fixed_ns += u128::from(fixed + rest);
         self.overhead_ns += u128::from(cost + look - fixed);
-        self.turns.set(HEADS + at, self.now + after + cost + look);
+        self.takes(at, after + cost + look + rest);
     }
 
     /// What a head was doing is over.
@@ -244,6 +292,12 @@ impl<'a> Run<'a> {
                 if then_look && !rests { self.look(at, 0) } else { self.go_on(at) }
             }
         }
+    }
+
+    /// What a head has begun takes so long, and for as long as others have its core.
+    fn takes(&mut self, at: usize, takes: u64) {
+        let end = self.pauses[at].end(self.now, takes);
+        self.turns.set(HEADS + at, end);
     }
 
     fn has_looked(&mut self, at: usize, cost: u64) {
@@ -313,7 +367,7 @@ impl<'a> Run<'a> {
         let slice = self.jobs.of(job).left.min(self.quantum);
         self.overhead_ns += u128::from(cost);
         self.heads[at].doing = Doing::Run { job, slice, cost };
-        self.turns.set(HEADS + at, self.now + cost + slice);
+        self.takes(at, cost + slice);
     }
 
     fn has_run(&mut self, at: usize, job: u32, slice: u64, cost: u64) {
@@ -350,13 +404,15 @@ impl<'a> Run<'a> {
 
     fn post(&mut self, at: usize, then_look: bool) {
         let head = &mut self.heads[at];
+        self.report.posts += 1;
         std::mem::swap(&mut head.replies, &mut head.posting);
+        let ends = Ends::of(head.posting.iter().map(|job| self.load.goes_by(self.jobs.of(*job))));
         let each = head.posting.len() as u64 * nanos(self.costs.post_each);
-        let cost = nanos(self.costs.post) + each;
+        let cost = nanos(self.costs.post) + ends.beyond_one() * nanos(self.costs.post_end) + each;
         head.doing = Doing::Post { cost, then_look };
         self.fixed_ns += u128::from(cost - each);
         self.overhead_ns += u128::from(each);
-        self.turns.set(HEADS + at, self.now + cost);
+        self.takes(at, cost);
     }
 
     fn has_posted(&mut self, at: usize, cost: u64) {
@@ -368,22 +424,31 @@ impl<'a> Run<'a> {
                 self.heads[at].socket.push_back(job);
                 continue;
             }
-            let done = *self.jobs.of(job);
-            let method = usize::from(done.method);
-            self.report.done += 1;
-            if done.counted {
-                let behind = self.load.methods()[method].behind.map_or(0, |behind| behind.draw(&mut self.wires));
-                let wire = self.costs.wire.map_or(0, |wire| wire.draw(&mut self.wires));
-                let took = self.now - done.arrived + wire + behind;
-                self.report.all.add(took);
-                self.report.methods[method].add(took);
-                self.report.slowdown.add(took.saturating_mul(1000) / done.work);
-                let ended = Time::from_nanos(done.arrived + took);
-                self.report.late[method] += u64::from(done.deadline.is_past(ended));
+            match &mut self.caller {
+                Some(caller) => caller.is_replied(job),
+                None => self.is_done(job),
             }
-            self.jobs.remove(job);
         }
         self.heads[at].posting = posted;
+        self.call(Calling::Nothing, Vec::new());
+    }
+
+    /// Whoever called has the reply.
+    fn is_done(&mut self, job: u32) {
+        let done = *self.jobs.of(job);
+        let method = usize::from(done.method);
+        self.report.done += 1;
+        if done.counted {
+            let behind = self.load.methods()[method].behind.map_or(0, |behind| behind.draw(&mut self.wires));
+            let wire = self.costs.wire.map_or(0, |wire| wire.draw(&mut self.wires));
+            let took = self.now - done.arrived + wire + behind;
+            self.report.all.add(took);
+            self.report.methods[method].add(took);
+            self.report.slowdown.add(took.saturating_mul(1000) / done.work);
+            let ended = Time::from_nanos(done.arrived + took);
+            self.report.late[method] += u64::from(done.deadline.is_past(ended));
+        }
+        self.jobs.remove(job);
     }
 
     /// Whether what was posted of a job is a call of its next stage, or a reply to the one before.
@@ -408,7 +473,8 @@ impl<'a> Run<'a> {
         if in_all > 0.0 {
             // Looks and posts fill what time there is. What they have to have is their share of it, or one for each batch.
             let batches = report.done as f64 / Pacing::BATCH as f64;
-            let needed = (batches * nanos(self.costs.look + self.costs.post) as f64).max(Pacing::SHARE * in_all);
+            let needed = (batches * nanos(self.costs.look + self.costs.round + self.costs.post) as f64)
+                .max(Pacing::SHARE * in_all);
             report.busy = busy as f64 / in_all;
             report.overhead = (overhead as f64 + needed.min(fixed as f64)) / in_all;
         }
@@ -439,6 +505,7 @@ impl Report {
             overhead: 0.0,
             preemptions: 0,
             stolen: 0,
+            posts: 0,
             most_unfinished: 0,
             events: 0,
             hash: 0,

@@ -1,5 +1,7 @@
 //! Many spans in little memory.
 
+use super::load::Sample;
+
 /// How many spans were how long, in nanoseconds: exact below 128 ns, within 1/256 above.
 ///
 /// Buckets grow with the value, 128 an octave (the layout of HdrHistogram). Its memory is 42 KiB, whatever it holds.
@@ -96,6 +98,13 @@ impl Histogram {
             }
         }
         area / 1e9
+    }
+
+    /// The same as lengths to draw from; `None` if there are none.
+    #[must_use]
+    pub fn sample(&self) -> Option<Sample> {
+        let counted = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        Sample::new(counted.map(|(bucket, count)| (middle(bucket).min(self.most), *count)).collect())
     }
 
     /// The longest, in seconds.

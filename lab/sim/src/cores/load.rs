@@ -71,6 +71,12 @@ impl Sample {
         self.upto.last().map_or(0, |(_, all)| *all)
     }
 
+    /// Lengths in nanoseconds, and how many there are of each.
+    pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mut before = 0;
+        self.upto.iter().map(move |(nanos, all)| (*nanos, all - std::mem::replace(&mut before, *all)))
+    }
+
     /// What a share of `quantile` stays within, in nanoseconds.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> u64 {
@@ -80,9 +86,7 @@ impl Sample {
     /// The same, each made another.
     #[must_use]
     pub fn map(&self, make: impl Fn(u64) -> u64) -> Self {
-        let mut before = 0;
-        let counts = self.upto.iter().map(|(nanos, all)| (make(*nanos), all - std::mem::replace(&mut before, *all)));
-        let mut made: Vec<(u64, u64)> = counts.collect();
+        let mut made: Vec<(u64, u64)> = self.spans().map(|(nanos, count)| (make(nanos), count)).collect();
         made.sort_unstable();
         let mut all = 0;
         made.iter_mut().for_each(|(_, count)| {
@@ -98,11 +102,7 @@ impl Sample {
     }
 
     fn moment(&self, power: i32) -> f64 {
-        let mut before = 0;
-        let each = self.upto.iter().map(|(nanos, all)| {
-            let count = all - std::mem::replace(&mut before, *all);
-            (*nanos as f64).powi(power) * count as f64
-        });
+        let each = self.spans().map(|(nanos, count)| (nanos as f64).powi(power) * count as f64);
         each.sum::<f64>() / self.count() as f64
     }
 }

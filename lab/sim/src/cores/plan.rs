@@ -1,8 +1,9 @@
 //! How a server is run, and for how long.
 
 use super::load::{Load, MOST_STAGES, Work};
+use super::pauses::Pauses;
 use crate::turns;
-use greenwave_policy::{DispatchRule, Order, StealRule};
+use greenwave_policy::{DispatchRule, Order, Pacing, StealRule};
 use std::time::Duration;
 
 /// The workers of a server and who gives them jobs.
@@ -54,7 +55,7 @@ pub enum Scheme {
         steal: Steal,
     },
     /// As a server has them: each is a head with connections of its own, which looks at them, runs calls in place and posts
-    /// replies, when [`Pacing`](greenwave_policy::Pacing) says so.
+    /// replies, when [`Pacing`] says so.
     Heads {
         /// Whose turn it is.
         order: Order,
@@ -89,11 +90,16 @@ impl LoopCosts {
         look: Duration::ZERO,
         look_each: Duration::ZERO,
         look_empty: Duration::ZERO,
+        round: Duration::ZERO,
         post: Duration::ZERO,
         post_each: Duration::ZERO,
+        own: Duration::ZERO,
+        look_end: Duration::ZERO,
+        post_end: Duration::ZERO,
         spin: None,
         wake: Duration::ZERO,
         wire: None,
+        caller: None,
     };
 }
 
@@ -146,18 +152,23 @@ pub struct Costs {
     pub inexact: f64,
     /// Whose the error is.
     pub error: QuantumError,
+    /// When others have a core of [heads](Scheme::Heads), or their caller's.
+    pub pauses: Option<Pauses>,
     /// What the event loop of a head costs; nothing to others.
     pub event_loop: LoopCosts,
 }
 
 impl Costs {
     /// What a call of so many stages, of which each but the last calls the next, takes of a head beside its work, where looks and
-    /// posts find and carry many: in nanoseconds.
+    /// posts find and carry as many as they ever do ([`Pacing::BATCH`]): in nanoseconds.
     #[must_use]
     pub fn call_ns(&self, stages: u32) -> f64 {
-        let turn = self.switch + self.event_loop.look_each + self.event_loop.post_each;
-        let replied = (turn + self.ask) * stages.saturating_sub(1);
-        ((turn + self.io) * stages + replied).as_nanos() as f64
+        let LoopCosts { look, round, post, own, look_end, post_end, look_each, post_each, .. } = self.event_loop;
+        let turn = self.switch + look_each + post_each;
+        let replied = stages.saturating_sub(1);
+        let ends = if replied > 0 { (look_end + post_end) * 2 + own } else { Duration::ZERO };
+        let batch = (look + round + post + ends) / Pacing::BATCH as u32;
+        ((turn + batch + self.io) * stages + (turn + batch + self.ask) * replied).as_nanos() as f64
     }
 }
 
@@ -170,16 +181,42 @@ pub struct LoopCosts {
     pub look_each: Duration,
     /// A look that finds nothing.
     pub look_empty: Duration,
+    /// What a look that finds something costs beside that, whatever it finds: what is begun after it finds caches cold.
+    pub round: Duration,
     /// A post of replies, whatever it carries, and what each reply adds.
     pub post: Duration,
     /// See [`post`](Self::post).
     pub post_each: Duration,
+    /// What a look takes longer that finds something by the server's own connection, by which handlers call its
+    /// [stages](super::Method::stages).
+    pub own: Duration,
+    /// What it adds to a look and to a post that something comes or goes by one more end of a connection: those of the server's
+    /// own are two.
+    pub look_end: Duration,
+    /// See [`look_end`](Self::look_end).
+    pub post_end: Duration,
     /// How long a head that has nothing to do looks on before it sleeps; `None`: for ever.
     pub spin: Option<Duration>,
     /// How long it takes until one that sleeps looks again.
     pub wake: Duration,
-    /// The way from a caller to the server and back, with what it takes of the caller; it is a part of what a job takes.
+    /// The way from a caller to the server and back, with what it takes of the caller if that isn't simulated; it is a part of
+    /// what a job takes.
     pub wire: Option<Work>,
+    /// The caller, if all calls come from one thread with one connection, to one head.
+    pub caller: Option<CallerCosts>,
+}
+
+/// What calls take of a caller that is one thread with one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CallerCosts {
+    /// Writing calls, however many, and what each adds.
+    pub send: Duration,
+    /// See [`send`](Self::send).
+    pub send_each: Duration,
+    /// Reading replies, however many, and what each adds.
+    pub receive: Duration,
+    /// See [`receive`](Self::receive).
+    pub receive_each: Duration,
 }
 
 /// Whose the error of a quantum is.
@@ -260,9 +297,12 @@ impl Plan {
             costs.ask,
             costs.steal,
         ];
-        let loops =
-            [of_loop.look, of_loop.look_each, of_loop.look_empty, of_loop.post, of_loop.post_each, of_loop.wake];
-        for span in all.into_iter().chain(loops) {
+        let LoopCosts { look, look_each, look_empty, round, post, post_each, own, look_end, post_end, wake, .. } =
+            *of_loop;
+        let loops = [look, look_each, look_empty, round, post, post_each, own, look_end, post_end, wake];
+        let caller = of_loop.caller.unwrap_or_default();
+        let callers = [caller.send, caller.send_each, caller.receive, caller.receive_each];
+        for span in all.into_iter().chain(loops).chain(callers) {
             if span > MOST_COST {
                 return Err(PlanError::Cost(span));
             }
@@ -273,9 +313,20 @@ impl Plan {
             }
         }
         of_loop.wire.map_or(Ok(()), |wire| wire.validate())?;
+        if let Some(pauses) = costs.pauses {
+            pauses.length.validate()?;
+            // Others have less than nine tenths of a core.
+            let share = pauses.per_second * pauses.length.mean_ns() / 1e9;
+            if !(pauses.per_second > 0.0 && share <= 9.0) {
+                return Err(PlanError::Pauses(pauses.per_second));
+            }
+        }
         let stages = load.methods().iter().map(|method| method.stages.len()).max().unwrap_or_default();
         if stages > 0 && (cores.workers > 1 || !matches!(cores.scheme, Scheme::Heads { .. })) {
             return Err(PlanError::Stages(stages));
+        }
+        if of_loop.caller.is_some() && (cores.workers > 1 || !matches!(cores.scheme, Scheme::Heads { .. })) {
+            return Err(PlanError::Caller);
         }
         if !(0.0..1.0).contains(&self.warmup) {
             return Err(PlanError::Warmup(self.warmup));
@@ -315,6 +366,12 @@ pub enum PlanError {
     /// A method's.
     #[error("a work of {0:?}; allowed: times of 1ns to 1 day, least below most, alpha above 0 and neither 1 nor 2")]
     Work(Work),
+    /// Of a core.
+    #[error("{0} pauses a second; allowed: more than 0, with a tenth of the time at least between them")]
+    Pauses(f64),
+    /// One that calls one head.
+    #[error("a caller of more than one head")]
+    Caller,
     /// A turn's length.
     #[error("a quantum that is 0 or longer than a minute")]
     Quantum,

@@ -27,6 +27,8 @@ pub struct Report {
     pub preemptions: u64,
     /// Jobs that another worker took.
     pub stolen: u64,
+    /// How often [heads](super::Scheme::Heads) posted.
+    pub posts: u64,
     /// How many were unfinished at most.
     pub most_unfinished: usize,
     /// Arrivals, hand-overs and ends of turns.

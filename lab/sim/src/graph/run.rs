@@ -19,6 +19,10 @@ enum Happens {
     Birth,
     /// A request comes to its next stage, with what was left of its budget when it was sent.
     Arrives { request: u32, sent: Time, budget: Budget },
+    /// A part of a request comes to its unit.
+    Enters { station: usize, request: u32, sent: Time, budget: Budget },
+    /// What a unit made of a part comes back to where parts are put together.
+    Back { stage: usize, part: Part },
     /// A station is done with a part.
     Done { station: usize, part: Part, arrived: Time, nanos: u64 },
 }
@@ -29,9 +33,14 @@ impl Event for Happens {
             Self::Birth => trace.number(0),
             Self::Arrives { request, .. } => trace.number(1).number(u64::from(*request)),
             Self::Done { station, part, .. } => trace.number(2 + *station as u64).number(u64::from(part.request)),
+            Self::Enters { station, request, .. } => trace.number(SPLIT + *station as u64).number(u64::from(*request)),
+            Self::Back { stage, part } => trace.number(2 * SPLIT + *stage as u64).number(u64::from(part.request)),
         };
     }
 }
+
+/// Stations and stages are fewer.
+const SPLIT: u64 = 1 << 20;
 
 /// Lets so many requests a second, `requests` in all, pass through a graph.
 ///
@@ -130,6 +139,8 @@ impl<'a> Run<'a> {
                     self.birth();
                 }
                 Happens::Arrives { request, sent, budget } => self.arrive(request, sent, budget),
+                Happens::Enters { station, request, sent, budget } => self.enters(station, request, sent, budget),
+                Happens::Back { stage, part } => self.back(stage, part, true),
                 Happens::Done { station, part, arrived, nanos } => self.done(station, part, arrived, nanos),
             }
         }
@@ -183,11 +194,30 @@ impl<'a> Run<'a> {
         }
         let first = self.first[stage];
         for station in first..first + self.graph.stages[stage].units {
-            if !self.requests.of(request).is_refused {
+            if let Some(way) = self.way_of_parts(stage) {
+                self.simulation.after(way, Happens::Enters { station, request, sent: now, budget });
+            } else if !self.requests.of(request).is_refused {
                 self.enter(station, request, birth, budget);
             } else {
                 self.requests.of(request).open -= 1;
             }
+        }
+        self.end_if_refused(request);
+    }
+
+    /// How long a part of a request that is split is on its way to its unit, or back: each has a way of its own.
+    fn way_of_parts(&mut self, stage: usize) -> Option<Duration> {
+        let wire = self.graph.wire.filter(|_| self.graph.stages[stage].units > 1)?;
+        Some(Duration::from_nanos(wire.draw(&mut self.wires)))
+    }
+
+    fn enters(&mut self, station: usize, request: u32, sent: Time, budget: Budget) {
+        let of = self.requests.of(request);
+        if of.is_refused {
+            of.open -= 1;
+        } else {
+            let birth = of.birth;
+            self.enter(station, request, birth, budget.after_wire(self.simulation.now().since(sent)));
         }
         self.end_if_refused(request);
     }
@@ -240,17 +270,30 @@ impl<'a> Run<'a> {
         let now = self.simulation.now();
         let Station { stage, unit, .. } = self.stations[station];
         self.stations[station].done(nanos);
-        let of = self.requests.of(part.request);
-        of.open -= 1;
-        let (counted, all_back, is_refused, birth) = (of.counted, of.open == 0, of.is_refused, of.birth);
+        let counted = self.requests.of(part.request).counted;
         if let Some(unit) = unit.filter(|_| counted) {
             self.outcome.units[stage][unit].add(nanos_since(now, arrived));
         }
+        match unit.and_then(|_| self.way_of_parts(stage)) {
+            Some(way) => {
+                self.simulation.after(way, Happens::Back { stage, part });
+            }
+            None => self.back(stage, part, unit.is_some()),
+        }
+        self.begin(station);
+    }
+
+    /// What a unit made of a part is back, or what was put together is done.
+    fn back(&mut self, stage: usize, part: Part, is_part: bool) {
+        let of = self.requests.of(part.request);
+        of.open -= 1;
+        let (all_back, is_refused, birth) = (of.open == 0, of.is_refused, of.birth);
         if is_refused {
             self.end_if_refused(part.request);
         } else if all_back {
-            match self.merge[stage].filter(|_| unit.is_some()) {
+            match self.merge[stage].filter(|_| is_part) {
                 Some(merge) => {
+                    let now = self.simulation.now();
                     let of = self.requests.of(part.request);
                     of.open = 1;
                     let budget = of.deadline.budget(now);
@@ -260,7 +303,6 @@ impl<'a> Run<'a> {
                 None => self.leave(part.request, stage),
             }
         }
-        self.begin(station);
     }
 
     /// A request is through with its stage.
@@ -281,7 +323,9 @@ impl<'a> Run<'a> {
         self.requests.of(request).stage = stage + 1;
         // What is left when it is sent: equation (3) of D2P.
         let budget = of.deadline.budget(now);
-        let wire = self.graph.wire.map_or(0, |wire| wire.draw(&mut self.wires));
+        // Parts have their own.
+        let wire = self.graph.wire.filter(|_| self.graph.stages[stage + 1].units == 1);
+        let wire = wire.map_or(0, |wire| wire.draw(&mut self.wires));
         self.simulation.after(Duration::from_nanos(wire), Happens::Arrives { request, sent: now, budget });
     }
 

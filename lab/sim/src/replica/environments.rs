@@ -99,15 +99,20 @@ fn case(row: &Row) -> Result<Case, EnvironmentError> {
 fn environment(replicas: u32, network: Network, disk: Disk, request: u32) -> Result<Environment, EnvironmentError> {
     let leader = Cpu { per_message: Duration::from_micros(6), per_byte_ns: 0.3, per_command: Duration::from_micros(3) };
     let follower = Cpu { per_command: Duration::from_micros(1), ..leader };
-    let sizes = Sizes {
+    Environment::new(replicas, network, leader, follower, disk, sizes(request))
+}
+
+/// What this project's messages have beside commands of so many bytes.
+#[must_use]
+pub fn sizes(request: u32) -> Sizes {
+    Sizes {
         request,
         request_head: 64,
         answer: 64,
         append_head: (MESSAGE_HEAD + MESSAGE_ENTRY) as u32,
         entry_head: COMMAND_OVERHEAD as u32,
         ack: MESSAGE_HEAD as u32,
-    };
-    Environment::new(replicas, network, leader, follower, disk, sizes)
+    }
 }
 
 impl Row {

@@ -171,7 +171,50 @@ enum Arrival {
     Look,
 }
 
+/// What each of so many commands took by a fixed setting, the shortest first, and how many were answered a second.
+///
+/// # Errors
+/// If no such group can be started.
+pub fn latencies(
+    scene: &Scene<'_>,
+    setting: Setting,
+    commands: usize,
+    seed: Seed,
+) -> Result<(Vec<Duration>, f64), StartError> {
+    let mut run = start(scene, Sizing::Fixed(setting), seed, None)?;
+    let began = run.group.now();
+    run.go_on((3 * run.arrived.len()).max(1_000), Duration::ZERO);
+    run.answers.clear();
+    run.go_on(commands, Duration::ZERO);
+    let ops_per_s = run.measured(began).ops_per_s;
+    let mut took: Vec<Duration> = run.answers.into_iter().map(|(_, took)| took).collect();
+    took.sort_unstable();
+    Ok((took, ops_per_s))
+}
+
 fn run(scene: &Scene<'_>, sizing: Sizing, seed: Seed, aimd: Option<Aimd>) -> Result<Measured, StartError> {
+    let &Scene { environment, change, .. } = scene;
+    let mut run = start(scene, sizing, seed, aimd)?;
+    let began = run.group.now();
+    // Settling: until everybody was answered a few times, and the window was looked at often enough.
+    let clients = run.arrived.len();
+    let settled = match (&run.aimd, sizing) {
+        (Some(aimd), _) => aimd.every * 200,
+        (None, Sizing::Auto(_)) => span(environment) * 60,
+        (None, Sizing::Fixed(_)) => Duration::ZERO,
+    };
+    run.go_on((3 * clients).max(1_000), settled);
+    run.settling = run.answers.drain(..).map(|(at, _)| at).collect();
+    if let Some(change) = change {
+        return Ok(run.measured_through(change, began));
+    }
+    let least = if matches!(sizing, Sizing::Auto(_)) { span(environment) * 10 } else { Duration::ZERO };
+    run.go_on(COMMANDS.max(4 * clients), least);
+    Ok(run.measured(began))
+}
+
+/// A group with a leader, to which commands come from now on.
+fn start(scene: &Scene<'_>, sizing: Sizing, seed: Seed, aimd: Option<Aimd>) -> Result<Run, StartError> {
     let &Scene { environment, load, distances, change } = scene;
     let mut group = Group::new(rule(environment, sizing), seed)?;
     let leader = elect(&mut group);
@@ -190,26 +233,11 @@ fn run(scene: &Scene<'_>, sizing: Sizing, seed: Seed, aimd: Option<Aimd>) -> Res
         environment: *environment,
         aimd,
     };
-    let began = run.group.now();
     run.begin(match change {
         Some(Change::MoreClients(times)) => times.max(1) as usize,
         _ => 1,
     });
-    // Settling: until everybody was answered a few times, and the window was looked at often enough.
-    let clients = run.arrived.len();
-    let settled = match (&run.aimd, sizing) {
-        (Some(aimd), _) => aimd.every * 200,
-        (None, Sizing::Auto(_)) => span(environment) * 60,
-        (None, Sizing::Fixed(_)) => Duration::ZERO,
-    };
-    run.go_on((3 * clients).max(1_000), settled);
-    run.settling = run.answers.drain(..).map(|(at, _)| at).collect();
-    if let Some(change) = change {
-        return Ok(run.measured_through(change, began));
-    }
-    let least = if matches!(sizing, Sizing::Auto(_)) { span(environment) * 10 } else { Duration::ZERO };
-    run.go_on(COMMANDS.max(4 * clients), least);
-    Ok(run.measured(began))
+    Ok(run)
 }
 
 /// How long it goes on before a change and after it, in [`span`]s.

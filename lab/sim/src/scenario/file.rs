@@ -89,6 +89,7 @@ struct CostsTable {
     look: Span,
     look_each: Span,
     look_empty: Span,
+    round: Span,
     post: Span,
     post_each: Span,
     spin: SpanOrOff,
@@ -139,6 +140,18 @@ struct LoadTable {
     share: Option<f64>,
     sizes: Option<SizesTable>,
     small: Option<u64>,
+    network: Option<FlowsTable>,
+}
+
+/// What a network carries whose small flows are the way from a stage to the next.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlowsTable {
+    share: f64,
+    sizes: SizesTable,
+    small: Option<u64>,
+    #[serde(default = "enough")]
+    flows: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -218,8 +231,15 @@ impl RunTable {
 #[derive(Clone, Debug)]
 pub(super) enum Subject {
     Cores { cores: Cores, load: Load, plan: Plan },
-    Graph { graph: Graph, per_second: f64, requests: u64 },
-    Network { fabric: Fabric, flows: Flows },
+    Graph { graph: Graph, per_second: f64, requests: u64, network: Option<Carried> },
+    Network(Carried),
+}
+
+/// Flows through a network; beside a graph, small ones are the way from a stage to the next.
+#[derive(Clone, Debug)]
+pub(super) struct Carried {
+    pub(super) fabric: Fabric,
+    pub(super) flows: Flows,
 }
 
 impl Subject {
@@ -230,17 +250,28 @@ impl Subject {
                 let (each, beside) = cores_memory(cores, load);
                 (each, beside, plan.most_unfinished)
             }
-            Self::Graph { graph, .. } => {
+            Self::Graph { graph, network, .. } => {
                 let (each, beside) = graph_memory(graph);
-                (each, beside, graph.most_unfinished)
+                // One after the other.
+                let network = network.as_ref().map_or(0, Carried::memory);
+                return network.max(memory(graph.most_unfinished, each, beside));
             }
-            Self::Network { fabric, flows } => {
-                let (each, beside) = network_memory(fabric, &flows.sizes, flows.vcpu.as_ref());
-                (each, beside, flows.most_unfinished)
-            }
+            Self::Network(carried) => return carried.memory(),
         };
-        (most as u64).saturating_mul(each).saturating_add(beside)
+        memory(most, each, beside)
     }
+}
+
+impl Carried {
+    fn memory(&self) -> u64 {
+        let (each, beside) = network_memory(&self.fabric, &self.flows.sizes, self.flows.vcpu.as_ref());
+        memory(self.flows.most_unfinished, each, beside)
+    }
+}
+
+/// What so many unfinished ones take, and what all take beside them.
+fn memory(most: usize, each: u64, beside: u64) -> u64 {
+    (most as u64).saturating_mul(each).saturating_add(beside)
 }
 
 /// A job, its place in queues and in the list of free ones; vectors grow by doubling. And what all take.
@@ -280,12 +311,32 @@ impl File {
 
     /// What the file says is to be run.
     pub(super) fn subject(&self) -> Result<Subject, ScenarioError> {
+        if self.load.network.is_some() && (self.graph.is_none() || self.network.is_none()) {
+            return Err(ScenarioError("load.network is of flows beside both [graph] and [network]".to_owned()));
+        }
         match (&self.cores, &self.graph, &self.network) {
             (Some(cores), None, None) => self.cores(cores),
-            (None, Some(graph), None) => self.graph(graph),
+            (None, Some(graph), None) => self.graph(graph, None),
             (None, None, Some(network)) => self.network(network),
-            _ => Err(ScenarioError("a file has one of the tables [cores], [graph] and [network]".to_owned())),
+            (None, Some(graph), Some(network)) => self.services(graph, network),
+            _ => Err(ScenarioError(
+                "a file has one of the tables [cores], [graph] and [network], or both of the latter".to_owned(),
+            )),
         }
+    }
+
+    fn services(&self, graph: &GraphTable, network: &NetworkTable) -> Result<Subject, ScenarioError> {
+        if graph.wire.is_some() {
+            let told =
+                "graph.wire is for graphs without [network], whose small flows are the way from a stage to the next";
+            return Err(ScenarioError(told.to_owned()));
+        }
+        let Some(load) = &self.load.network else {
+            let told = "beside [graph] and [network], [load.network] says share, of what the hosts' cables carry, and sizes of flows";
+            return Err(ScenarioError(told.to_owned()));
+        };
+        let carried = self.carried(network, load.share, load.sizes, load.small, load.flows)?;
+        self.graph(graph, Some(carried))
     }
 
     fn network(&self, table: &NetworkTable) -> Result<Subject, ScenarioError> {
@@ -300,15 +351,26 @@ impl File {
             return Err(ScenarioError(told.to_owned()));
         };
         self.run.refuse_warmup("[network]")?;
+        Ok(Subject::Network(self.carried(table, load, sizes, of.small, self.run.jobs)?))
+    }
+
+    fn carried(
+        &self,
+        table: &NetworkTable,
+        load: f64,
+        sizes: SizesTable,
+        small: Option<u64>,
+        flows: u64,
+    ) -> Result<Carried, ScenarioError> {
         let fabric = table.fabric()?;
         let sizes = sizes.sizes();
         let vcpu = table.vcpu()?;
         let (each, beside) = network_memory(&fabric, &sizes, vcpu.as_ref());
         let most_unfinished = self.run.most_unfinished(100_000, each, beside)?;
-        let small = of.small.unwrap_or(30_000);
-        let flows = Flows { flows: self.run.jobs, load, sizes, small, most_unfinished, kept: false, vcpu };
+        let small = small.unwrap_or(30_000);
+        let flows = Flows { flows, load, sizes, small, most_unfinished, kept: false, vcpu };
         fabric::validate(&fabric, &flows).map_err(|error| ScenarioError(error.to_string()))?;
-        Ok(Subject::Network { fabric, flows })
+        Ok(Carried { fabric, flows })
     }
 
     fn cores(&self, table: &CoresTable) -> Result<Subject, ScenarioError> {
@@ -350,11 +412,13 @@ impl File {
                     look: costs.look.0,
                     look_each: costs.look_each.0,
                     look_empty: costs.look_empty.0,
+                    round: costs.round.0,
                     post: costs.post.0,
                     post_each: costs.post_each.0,
                     spin: costs.spin.0,
                     wake: costs.wake.0,
                     wire: costs.wire.map(WorkTable::work),
+                    ..LoopCosts::default()
                 },
                 ..Costs::default()
             },
@@ -382,7 +446,7 @@ impl File {
         Ok(Subject::Cores { cores, load, plan })
     }
 
-    fn graph(&self, table: &GraphTable) -> Result<Subject, ScenarioError> {
+    fn graph(&self, table: &GraphTable, network: Option<Carried>) -> Result<Subject, ScenarioError> {
         if self.load.workload.is_some() || !self.load.method.is_empty() {
             let told = "stages say their work themselves: beside [graph], [load] says rate or share alone";
             return Err(ScenarioError(told.to_owned()));
@@ -419,7 +483,7 @@ impl File {
         let (each, beside) = graph_memory(&graph);
         graph.most_unfinished = self.run.most_unfinished(1 << 20, each, beside)?;
         crate::graph::validate(&graph, per_second, self.run.jobs).map_err(|error| ScenarioError(error.to_string()))?;
-        Ok(Subject::Graph { graph, per_second, requests: self.run.jobs })
+        Ok(Subject::Graph { graph, per_second, requests: self.run.jobs, network })
     }
 }
 
@@ -480,6 +544,10 @@ pub(super) fn named<'de, D: Deserializer<'de>, T: FromStr<Err: std::fmt::Display
 
 fn one() -> usize {
     1
+}
+
+fn enough() -> u64 {
+    100_000
 }
 
 fn whole() -> f64 {

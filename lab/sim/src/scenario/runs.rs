@@ -1,10 +1,10 @@
 //! Doing the runs, on several threads.
 
-use super::file::Subject;
+use super::file::{Carried, Subject};
 use super::row::{Cell, Row};
-use crate::cores::{Histogram, Report, run};
+use crate::cores::{Histogram, Report, Work, run};
 use crate::fabric;
-use crate::graph::{self, Outcome};
+use crate::graph::{self, Graph, Outcome};
 use crate::seed::Seed;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,12 +24,15 @@ impl Run {
     }
 
     pub(super) fn at_most(&mut self, jobs: u64) {
-        let of = match &mut self.subject {
-            Subject::Cores { plan, .. } => &mut plan.jobs,
-            Subject::Graph { requests, .. } => requests,
-            Subject::Network { flows, .. } => &mut flows.flows,
-        };
-        *of = (*of).min(jobs.max(1));
+        let less = |of: &mut u64| *of = (*of).min(jobs.max(1));
+        match &mut self.subject {
+            Subject::Cores { plan, .. } => less(&mut plan.jobs),
+            Subject::Network(carried) => less(&mut carried.flows.flows),
+            Subject::Graph { requests, network, .. } => {
+                less(requests);
+                network.iter_mut().for_each(|carried| less(&mut carried.flows.flows));
+            }
+        }
     }
 
     fn row(&self) -> Row {
@@ -45,14 +48,19 @@ impl Run {
                 }
                 Err(error) => row.push("cut", Cell::Text(error.to_string())),
             },
-            Subject::Graph { graph, per_second, requests } => match graph::run(graph, *per_second, *requests, seed) {
-                Ok(outcome) => {
-                    row.add("rate", *per_second);
-                    graph_row(&mut row, &outcome, graph.classes.iter().map(|class| class.name.as_str()));
+            Subject::Graph { graph, per_second, requests, network } => {
+                match services(graph, network.as_ref(), *per_second, *requests, seed) {
+                    Ok((outcome, network)) => {
+                        row.add("rate", *per_second);
+                        if let Some(network) = network {
+                            spans(&mut row, "wire.", &network.small);
+                        }
+                        graph_row(&mut row, &outcome, graph.classes.iter().map(|class| class.name.as_str()));
+                    }
+                    Err(error) => row.push("cut", Cell::Text(error)),
                 }
-                Err(error) => row.push("cut", Cell::Text(error.to_string())),
-            },
-            Subject::Network { fabric, flows } => match fabric::run(fabric, flows, seed) {
+            }
+            Subject::Network(Carried { fabric, flows }) => match fabric::run(fabric, flows, seed) {
                 Ok(outcome) => {
                     row.add("rate", flows.per_second(&fabric.network));
                     network_row(&mut row, &outcome);
@@ -62,6 +70,27 @@ impl Run {
         }
         row
     }
+}
+
+/// A graph's requests, and before them the flows of the network on which it lies, if it lies on one: then the way from a stage to the
+/// next takes what small flows took.
+fn services(
+    graph: &Graph,
+    network: Option<&Carried>,
+    per_second: f64,
+    requests: u64,
+    seed: Seed,
+) -> Result<(Outcome, Option<fabric::Outcome>), String> {
+    let run = |graph: &Graph| graph::run(graph, per_second, requests, seed).map_err(|error| error.to_string());
+    let Some(Carried { fabric, flows }) = network else { return Ok((run(graph)?, None)) };
+    let network = fabric::run(fabric, flows, seed).map_err(|error| error.to_string())?;
+    let ways = network.small.sample().ok_or("no flow is small, so no message goes from a stage to the next")?;
+    let mut outcome = run(&Graph { wire: Some(Work::Measured(ways.keep())), ..graph.clone() })?;
+    // Where a network carries less than comes, ways grow without an end.
+    outcome.cut_at = network.cut_at.or(outcome.cut_at);
+    outcome.hash = outcome.hash.rotate_left(1) ^ network.hash;
+    outcome.events += network.events;
+    Ok((outcome, Some(network)))
 }
 
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];

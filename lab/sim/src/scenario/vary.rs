@@ -1,6 +1,6 @@
 //! All combinations of what varies.
 
-use super::file::File;
+use super::file::{File, Subject};
 use super::row::Cell;
 use super::runs::Run;
 use super::{MOST_RUNS, ScenarioError, Seeds};
@@ -9,6 +9,9 @@ use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
 use toml::{Table, Value};
+
+/// Of services on a network each run keeps what messages took, some 10 KiB.
+const MOST_OF_SERVICES: usize = 10_000;
 
 /// The runs that a file asks for, seeds innermost.
 pub(super) fn runs(text: &str, instead: Seeds) -> Result<Vec<Run>, ScenarioError> {
@@ -47,6 +50,11 @@ pub(super) fn runs(text: &str, instead: Seeds) -> Result<Vec<Run>, ScenarioError
         };
         let file = File::deserialize(Value::Table(varied)).map_err(|error| told(error.message().to_owned()))?;
         let subject = file.subject().map_err(|error| told(error.0))?;
+        if matches!(subject, Subject::Graph { network: Some(_), .. }) && combinations > Some(MOST_OF_SERVICES) {
+            return Err(ScenarioError(format!(
+                "more than {MOST_OF_SERVICES} runs of services on a network; let less vary, or fewer seeds"
+            )));
+        }
         for seed in file.run.seeds()? {
             runs.push(Run { cells: cells.clone(), subject: subject.clone(), seed });
         }
@@ -75,6 +83,7 @@ fn calibrate(table: &mut Table, path: &Path) -> Result<(), ScenarioError> {
         ("look", nanos(of_loop.look)),
         ("look_each", nanos(of_loop.look_each)),
         ("look_empty", nanos(of_loop.look_empty)),
+        ("round", nanos(of_loop.round)),
         ("post", nanos(of_loop.post)),
         ("post_each", nanos(of_loop.post_each)),
         ("wake", nanos(of_loop.wake)),

@@ -135,6 +135,20 @@ fn under_overload_refusals_are_what_helps() {
     assert_eq!(some.classes[0].all(), 27_000);
 }
 
+/// Where a request is split, each part goes to its unit and back by a way of its own, so that the slowest of them is waited for.
+#[test]
+fn parts_have_ways_of_their_own() {
+    let stages = |wire| {
+        let split = Stage::parallel(16, Work::Fixed(5 * MS), Some(Work::Fixed(MS)));
+        Graph { wire: Some(wire), ..Graph::new(vec![Stage::new(1, Work::Fixed(MS)), split], Order::Fcfs) }
+    };
+    let p50 = |wire| outcome(&stages(wire), 1.0, 2_000, 8).since_birth[1].quantile(0.5);
+    near(p50(Work::Fixed(2 * MS)), 0.011, 0.005);
+    // The median of the maxima of 16 sums of two is some 4.9 means.
+    let slowest = p50(Work::Exponential(2 * MS)) - 0.007;
+    assert!((0.0094..0.0104).contains(&slowest), "{slowest}");
+}
+
 #[test]
 fn same_seed_same_run() {
     let classes = [class("fast", 1.0, 50 * MS), class("slow", 1.0, 800 * MS)];

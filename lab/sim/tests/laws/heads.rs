@@ -2,7 +2,9 @@
 
 use greenwave_policy::{Order, StealRule};
 use greenwave_sim::Seed;
-use greenwave_sim::cores::{Cores, Costs, Load, LoopCosts, Method, Plan, Report, Scheme, Work, forms, run};
+use greenwave_sim::cores::{
+    CallerCosts, Cores, Costs, Load, LoopCosts, Method, Plan, Report, Scheme, Work, forms, run,
+};
 use greenwave_sim::planning::{Limits, PlanningError, Question, Setup, WhyNot, plan};
 use std::time::Duration;
 
@@ -59,6 +61,35 @@ fn a_head_that_sleeps_is_woken_and_the_wire_counts() {
     let p50 = |costs| report(&heads(1, Order::Fcfs, None, costs), &load, 0.001, 20_000).all.quantile(0.5);
     assert!((p50(awake) - 11e-6).abs() < 1e-7, "{}", p50(awake));
     assert!((p50(sleeps) - 41e-6).abs() < 1e-6, "{}", p50(sleeps));
+}
+
+/// One thread that calls takes its time to send and to receive; near what it can do, it sends and receives several together.
+#[test]
+fn a_caller_is_a_part_of_what_calls_take() {
+    let load = Load::new(vec![Method::new("all", 1.0, Work::Fixed(US))]).unwrap();
+    let caller = CallerCosts { send: 4 * US, receive: 2 * US, send_each: US / 10, receive_each: US / 10 };
+    let cores = heads(1, Order::Fcfs, None, LoopCosts { caller: Some(caller), ..LoopCosts::default() });
+    let light = report(&cores, &load, 0.001, 20_000);
+    assert!((light.all.quantile(0.5) - 7.2e-6).abs() < 1e-7, "{}", light.all.quantile(0.5));
+    // 6.2 us for each would be more than there are.
+    let heavy = report(&cores, &load, 0.5, 200_000);
+    assert!(heavy.throughput() > 0.49e6 && heavy.all.quantile(0.5) > 12e-6, "{}", heavy.all.quantile(0.5));
+    let server = report(&heads(1, Order::Fcfs, None, LoopCosts::default()), &load, 0.5, 200_000);
+    assert_eq!(heavy.done, server.done);
+    let two = run(&heads(2, Order::Fcfs, None, cores.costs.event_loop), &load, &Plan::new(1000), Seed::new(1));
+    assert!(two.unwrap_err().to_string().contains("a caller of more than one head"));
+}
+
+/// What a round costs beside its look counts once for all that it finds.
+#[test]
+fn a_round_costs_once() {
+    let load = Load::new(vec![Method::new("all", 1.0, Work::Fixed(US))]).unwrap();
+    let cores = heads(1, Order::Fcfs, None, LoopCosts { look: 3 * US, round: 3 * US, ..LoopCosts::default() });
+    let light = report(&cores, &load, 0.001, 20_000);
+    assert!((light.all.quantile(0.5) - 7e-6).abs() < 1e-7, "{}", light.all.quantile(0.5));
+    // Seven us for each would be more than there are.
+    let heavy = report(&cores, &load, 0.7, 100_000);
+    assert!(heavy.is_sustained() && heavy.throughput() > 0.69e6, "{}", heavy.throughput());
 }
 
 #[test]

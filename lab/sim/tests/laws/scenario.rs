@@ -139,6 +139,35 @@ fn networks_and_graphs_are_told_likewise() {
     }
 }
 
+/// Messages of services take what small flows of the network take, and a request that is split waits for the slowest.
+#[test]
+fn services_lie_on_a_network() {
+    let network = NETWORK.split("[load]").next().unwrap();
+    let load = "[load.network]\nshare = 0.7\nsizes = { pareto = [1000, 1000000, 1.2] }\nflows = 2000\n";
+    let graph = GRAPH.replace("exponential", "fixed");
+    let file = format!("{network}{graph}{load}");
+    let of = |tagging: &str| rows(&file.replace("bucket", tagging), 1).remove(0);
+    let (none, left) = (of("none"), of("left"));
+    for row in [&none, &left] {
+        assert!(row.cut().is_none() && row.number("wire.p50_us").unwrap() > 0.0, "{row:?}");
+    }
+    let slowest = |row: &Row| row.number("s2.p50_us").unwrap() - rows(&graph, 1)[0].number("s2.p50_us").unwrap();
+    let [waits, first] = [&none, &left].map(slowest);
+    assert!(waits > 2.0 * none.number("wire.p50_us").unwrap(), "{waits} is the slowest of 18, there and back");
+    assert!(first < waits, "{first} and {waits}");
+    for (from, to, parts) in [
+        (load, "", &["beside [graph] and [network]", "[load.network]"][..]),
+        ("share = 0.7", "share = 0", &["flows of 0", "more than 0"]),
+        ("[graph]", "[graph]\nwire = { fixed = \"1us\" }", &["graph.wire", "without [network]"]),
+        ("flows = 2000", "flow = 2000", &["flow", "flows"]),
+    ] {
+        assert!(file.contains(from), "{from}");
+        let told = refused(&file.replacen(from, to, 1));
+        assert!(parts.iter().all(|part| told.contains(part)), "no {parts:?} in {told:?}");
+    }
+    assert!(refused(&format!("{GRAPH}{load}")).contains("load.network is of flows"));
+}
+
 /// Guests of hosts wait for their virtual CPUs, less where who is in BOOST preempts who is; and what they can't be is refused.
 #[test]
 fn hosts_have_guests() {

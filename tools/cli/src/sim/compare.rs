@@ -11,17 +11,18 @@ use greenwave::{Order, Wait};
 use greenwave_bench::arrivals::Arrivals;
 use greenwave_bench::capacity::OUT_OF_REACH;
 use greenwave_bench::classes::{Class, Classes};
+use greenwave_bench::cpu;
 use greenwave_bench::load::{self, Plan};
-use greenwave_bench::measured::{Measured, Tally};
 use greenwave_bench::progress::Progress;
-use greenwave_bench::rounds::median;
+use greenwave_policy::Pacing;
 use greenwave_quanta::is_instrumented;
 use greenwave_reproduce::page;
 use greenwave_sim::Seed;
-use greenwave_sim::calibration::{Calibration, Errors};
-use greenwave_sim::cores::{self, Cores, Costs, Histogram, Load, LoopCosts, Method, Report, Scheme, Work};
-use serde_json::{Value, json};
+use greenwave_sim::calibration::Errors;
+use greenwave_sim::cores::{self, Cores, Costs, Load, Method, Report, Scheme, Work};
 
+use super::compared::{self, QUANTILES, Round, Row, Shown, posts, predicted_posts, rows};
+use super::parts::Parts;
 use super::plan::calibration;
 use super::spinning::{MOST_STAGES, Spinning, Works, request, take_cores};
 use crate::problem::Problem;
@@ -32,6 +33,9 @@ use crate::quantity;
 #[command(after_help = "\
 By default 99.5 % of the calls compute for 0.5 us and 0.5 % for 500 us. Calls are due at times that were fixed beforehand, and
 latency counts from then. The server and its caller have a core each; what else runs meanwhile is measured too.
+Rounds are short, as other programs take the cores for some milliseconds now and then. Those count in which the server and its
+caller waited for a core for no more than a thousandth of the time, or on a machine where that is rare the half in which they waited
+least, and the simulation has pauses up to that. All rounds together are told beside it.
 Handlers are preempted only if `cargo quanta` has built this program; otherwise each runs to its end, here as in the
 simulation. How far off predictions are is told as a share of what was measured.
 
@@ -39,7 +43,8 @@ Examples:
   greenwave sim compare --costs machine.toml
   greenwave sim compare --costs machine.toml --keep                 and write the error into it, for `sim plan`
   greenwave sim compare --costs machine.toml --stages 3             a chain of calls, all stages on the one head
-  greenwave sim compare --costs machine.toml --load 20k/s --order fcfs --for 10s --rounds 5
+  greenwave sim compare --costs machine.toml --anew                 by costs that are measured between rounds
+  greenwave sim compare --costs machine.toml --load 20k/s --order fcfs --for 1s --rounds 20
   greenwave sim compare --costs machine.toml --short 5us --long 100us --long-share 10% --json")]
 pub(super) struct Compare {
     /// The calibration of this machine, of `greenwave sim calibrate`
@@ -67,15 +72,18 @@ pub(super) struct Compare {
     #[arg(long, value_name = "TIME", default_value = "5us", value_parser = quantity::some_span)]
     quantum: Duration,
     /// For how long it is measured in each round
-    #[arg(long = "for", value_name = "TIME", default_value = "4s", value_parser = quantity::seconds)]
+    #[arg(long = "for", value_name = "TIME", default_value = "100ms", value_parser = quantity::seconds)]
     time: Duration,
-    /// Rounds, of which the median counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
+    /// Rounds, of which those count in which others had the cores least
+    #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
+    /// Measure the costs anew between rounds, in place of those of the calibration: for a machine that isn't always as fast
+    #[arg(long)]
+    anew: bool,
     /// Decides arrivals
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Write how far off predictions are into the calibration
+    /// Write how far off predictions are into the calibration, and what was measured anew
     #[arg(long)]
     keep: bool,
     /// Print one JSON object
@@ -83,37 +91,18 @@ pub(super) struct Compare {
     json: bool,
 }
 
-const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
+/// Load is on for so long before the first round of a server is measured, and before the others.
+const WARM_UP: Duration = Duration::from_millis(100);
+const BETWEEN: Duration = Duration::from_millis(20);
 
-/// The classes of calls, all of them first.
-const OF: [&str; 3] = ["all", "short", "long"];
+/// Costs are measured anew every so many rounds.
+const EVERY: u16 = 10;
 
-/// What is aimed at, of all calls.
-const AIMS: [(&str, f64); 2] = [("p50", 0.15), ("p999", 0.30)];
+/// The shortest round.
+const LEAST: Duration = Duration::from_millis(50);
 
 /// Jobs of the simulation at least.
 const JOBS: f64 = 1e6;
-
-/// A latency of a class: predicted and measured, in microseconds.
-struct Row {
-    of: &'static str,
-    quantile: &'static str,
-    measured: f64,
-    least: f64,
-    most: f64,
-    predicted: f64,
-}
-
-impl Row {
-    /// How far off the prediction is, as a share of what was measured.
-    fn off(&self) -> f64 {
-        self.predicted / self.measured - 1.0
-    }
-
-    fn aim(&self) -> Option<f64> {
-        AIMS.iter().find(|(name, _)| self.of == "all" && *name == self.quantile).map(|(_, aim)| *aim)
-    }
-}
 
 impl Compare {
     pub(super) fn run(self) -> Result<(), Problem> {
@@ -122,49 +111,72 @@ impl Compare {
             let what = format!("--long-share is {}; allowed: more than 0, and less than 1", self.long_share);
             return Err(Problem::wrong_use(what));
         }
-        if self.time < Duration::from_millis(100) {
-            return Err(Problem::wrong_use(format!("--for is {:?}; allowed: 100ms or longer", self.time)));
+        if self.time < LEAST {
+            return Err(Problem::wrong_use(format!("--for is {:?}; allowed: 50ms or longer", self.time)));
         }
-        let costs = self.costs(&calibration);
         let jobs = self.jobs()?;
-        let a_call = jobs.mean_ns() + costs.call_ns(self.stages.into());
+        let a_call = jobs.mean_ns() + calibration.costs_with_caller().call_ns(self.stages.into());
+        // Looks and posts have that share of a head, however long it has been busy.
+        let a_call = a_call / (1.0 - Pacing::SHARE);
         let rate = self.load.unwrap_or(0.5e9 / a_call);
         if rate * a_call >= 0.98e9 {
             let what = format!("{rate:.0} calls a second are more than a head can do, about {:.0}", 0.98e9 / a_call);
             return Err(Problem::wrong_use(what).remedy("say less with --load; overload has no end to compare"));
         }
-        let report = self.simulate(costs, &jobs, rate)?;
         let core = take_cores()?;
         let mut progress = Progress::new(self.rounds.into());
-        let mut rounds = Vec::new();
+        let (mut rounds, mut parts) = (Vec::new(), Parts::default());
+        let mut spinning = None;
         for round in 0..self.rounds {
             progress.step(format!("round {} of {}, {rate:.0} calls a second", round + 1, self.rounds));
-            rounds.push(self.measure(core, rate, u64::from(round), &mut progress)?);
+            if self.anew && round.is_multiple_of(EVERY) {
+                spinning = None;
+                parts.watch(core)?;
+                parts.pass(&mut Spinning::start(core, Wait::Spin, Order::default(), None)?)?;
+            }
+            let (spinning, warm_up) = match &mut spinning {
+                Some(spinning) => (spinning, BETWEEN),
+                none => (none.insert(Spinning::start(core, Wait::Spin, self.order, self.quantum())?), WARM_UP),
+            };
+            rounds.push(self.measure(spinning, rate, u64::from(round), warm_up, &mut progress)?);
         }
-        drop(progress);
-        let rows = rows(&report, &rounds);
+        drop((progress, spinning));
+        if self.anew {
+            parts.fit(&mut calibration);
+        }
+        // Where others had a core for longer the round doesn't count, and so doesn't the pause.
+        let longest = self.longest_wait(&rounds);
+        let report = self.simulate(calibration.with_pauses_up_to(longest).costs_with_caller(), &jobs, rate)?;
+        let with_all = self.simulate(calibration.costs_with_caller(), &jobs, rate)?;
+        let (counted, others): (Vec<Round>, Vec<Round>) =
+            rounds.into_iter().partition(|round| round.waited.is_none_or(|waited| waited <= longest));
+        let shown = Shown { rate, longest, report: &report, with_all: &with_all, counted: &counted, others: &others };
+        let rows = rows(&report, &counted);
         let errors = self.errors(&rows, rate);
         if self.keep {
             calibration.error = Some(errors.clone());
             super::write(Some(&self.costs), &calibration.to_text())?;
         }
-        let lag = rounds.iter().map(|round| round.max_send_lag).max().unwrap_or_default();
         if self.json {
-            show!("{}", json(&rows, &errors, rate, lag));
+            show!("{}", shown.object(&rows, &errors));
         } else {
-            self.show(&rows, rate, lag, &report);
+            self.show(&rows, &shown);
         }
         Ok(())
     }
 
-    fn quantum(&self) -> Option<Duration> {
-        is_instrumented().then_some(self.quantum)
+    /// How long the server and its caller may have waited for a core in a round that counts: a thousandth of its time, or as long as
+    /// in half of the rounds.
+    fn longest_wait(&self, rounds: &[Round]) -> Duration {
+        let mut waits: Vec<Duration> = rounds.iter().filter_map(|round| round.waited).collect();
+        waits.sort_unstable();
+        waits
+            .get(waits.len().saturating_sub(1) / 2)
+            .map_or(Duration::MAX, |median| self.time.div_f64(1000.0).max(*median))
     }
 
-    fn costs(&self, calibration: &Calibration) -> Costs {
-        let costs = calibration.costs();
-        // The server here looks on without sleeping, and handlers compute by the clock, probes included.
-        Costs { event_loop: LoopCosts { spin: None, ..costs.event_loop }, ..costs }
+    fn quantum(&self) -> Option<Duration> {
+        is_instrumented().then_some(self.quantum)
     }
 
     fn jobs(&self) -> Result<Load, Problem> {
@@ -189,21 +201,30 @@ impl Compare {
         }
     }
 
-    fn measure(&self, core: usize, rate: f64, round: u64, progress: &mut Progress) -> Result<Measured, Problem> {
-        let mut spinning = Spinning::start(core, Wait::Spin, self.order, self.quantum())?;
+    fn measure(
+        &self,
+        spinning: &mut Spinning,
+        rate: f64,
+        round: u64,
+        warm_up: Duration,
+        progress: &mut Progress,
+    ) -> Result<Round, Problem> {
         let classes = vec![
             Class::new("short", 1.0 - self.long_share, OUT_OF_REACH),
             Class::new("long", self.long_share, OUT_OF_REACH),
         ];
         let classes = Classes::new(classes).map_err(Problem::wrong_use)?;
         let plan = Plan {
-            warm_up: Duration::from_millis(500),
+            warm_up,
             samples: 0,
             seed: self.seed.wrapping_add(round),
             ..Plan::new(Arrivals::Poisson { per_second: rate }, classes, self.time)
         };
         let works = [self.short, self.long].map(|work| request(&vec![work; self.stages.into()]));
-        let measured = load::run(&plan, &mut spinning, &mut Works(works), progress);
+        let waited = || cpu::waited(std::process::id());
+        let (before, waited_before) = (spinning.server.counters(), waited());
+        let measured = load::run(&plan, spinning, &mut Works(works), progress);
+        let (after, waited_after) = (spinning.server.counters(), waited());
         let missed = measured.total.missed_share();
         if missed > 0.001 {
             let mostly = measured.total.misses.iter().max_by_key(|(_, count)| **count).map_or("", |(name, _)| name);
@@ -211,7 +232,13 @@ impl Compare {
                 format!("{:.1} % of {rate:.0} calls a second were not answered, mostly {mostly}", 100.0 * missed);
             return Err(Problem::failure(what).remedy("this machine can't keep up: say less with --load"));
         }
-        Ok(measured)
+        Ok(Round {
+            measured,
+            posts: after.posts - before.posts,
+            // The server counts each stage's.
+            calls: (after.calls - before.calls) / u64::from(self.stages),
+            waited: waited_after.zip(waited_before).map(|(after, before)| after.saturating_sub(before)),
+        })
     }
 
     fn errors(&self, rows: &[Row], rate: f64) -> Errors {
@@ -229,7 +256,8 @@ impl Compare {
         if self.stages == 1 { String::new() } else { format!(" in each of {} stages", self.stages) }
     }
 
-    fn show(&self, rows: &[Row], rate: f64, lag: Duration, report: &Report) {
+    fn show(&self, rows: &[Row], shown: &Shown<'_>) {
+        let Shown { rate, longest, report, with_all, counted, others } = shown;
         let quantum =
             self.quantum().map_or("none, as nothing is preempted in this build".to_owned(), |it| format!("{it:?}"));
         show!(
@@ -241,70 +269,23 @@ impl Compare {
             self.in_stages()
         );
         show!("the simulation has the head at work for {:.0} % of the time", 100.0 * (report.busy + report.overhead));
-        let head = ["calls", "", "measured us", "least", "most", "predicted us", "off by", "aim"].map(str::to_owned);
-        let line = |row: &Row| {
-            let number = |value: f64| page::number(value);
-            let aim = row.aim().map_or(String::new(), |aim| {
-                let kept = if row.off().abs() <= aim { "kept" } else { "missed" };
-                format!("{:.0} %, {kept}", 100.0 * aim)
-            });
-            vec![
-                row.of.to_owned(),
-                row.quantile.to_owned(),
-                number(row.measured),
-                number(row.least),
-                number(row.most),
-                number(row.predicted),
-                format!("{:+.0} %", 100.0 * row.off()),
-                aim,
-            ]
-        };
-        show!("{}", page::aligned(&head, &rows.iter().map(line).collect::<Vec<_>>()).trim_end());
-        show!("measured: the median of {} rounds of {:?}; sent up to {lag:.1?} late", self.rounds, self.time);
+        show!("{}", compared::table(rows).trim_end());
+        let lag = shown.lag();
+        show!("posts: {:.2} a call were measured, {:.2} predicted", posts(counted), predicted_posts(report));
+        show!("measured: {} of {} rounds of {:?}; sent up to {lag:.1?} late", counted.len(), self.rounds, self.time);
+        if !others.is_empty() {
+            let (measured, predicted) =
+                (shown.of_all(), QUANTILES.map(|(_, share)| 1e6 * with_all.all.quantile(share)));
+            let us = |of: [f64; 3]| of.map(page::number).join(", ");
+            show!(
+                "in the other rounds the server or its caller waited for longer than {longest:.1?} for a core that others had; of \
+                 all rounds, and predicted with all pauses: p50, p99 and p99.9 of {} and {} us",
+                us(measured),
+                us(predicted)
+            );
+        }
         if self.keep {
             show!("the error of all calls is kept in {}", self.costs.display());
         }
     }
-}
-
-fn rows(report: &Report, rounds: &[Measured]) -> Vec<Row> {
-    let predicted = [&report.all].into_iter().chain(&report.methods);
-    let mut rows = Vec::new();
-    for (at, (of, predicted)) in OF.into_iter().zip(predicted).enumerate() {
-        let tally = |round: &'_ Measured| -> Tally {
-            match at {
-                0 => round.total.clone(),
-                class => round.classes[class - 1].1.clone(),
-            }
-        };
-        let tallies: Vec<Tally> = rounds.iter().map(tally).collect();
-        for (quantile, share) in QUANTILES {
-            let measured: Vec<f64> =
-                tallies.iter().filter_map(|of| of.quantile_of_all(share)).map(|it| it.as_secs_f64() * 1e6).collect();
-            rows.push(Row {
-                of,
-                quantile,
-                measured: median(&measured),
-                least: measured.iter().copied().fold(f64::INFINITY, f64::min),
-                most: measured.iter().copied().fold(0.0, f64::max),
-                predicted: us(predicted, share),
-            });
-        }
-    }
-    rows
-}
-
-fn json(rows: &[Row], errors: &Errors, rate: f64, lag: Duration) -> Value {
-    let row = |row: &Row| {
-        json!({
-            "of": row.of, "quantile": row.quantile, "measured_us": row.measured, "least_us": row.least,
-            "most_us": row.most, "predicted_us": row.predicted, "off": row.off(), "aim": row.aim(),
-        })
-    };
-    let rows: Vec<Value> = rows.iter().map(row).collect();
-    json!({ "of": errors.of, "per_second": rate, "rows": rows, "max_send_lag_us": lag.as_secs_f64() * 1e6 })
-}
-
-fn us(of: &Histogram, quantile: f64) -> f64 {
-    of.quantile(quantile) * 1e6
 }

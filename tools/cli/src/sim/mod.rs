@@ -5,8 +5,11 @@
 
 mod calibrate;
 mod compare;
+mod compared;
+mod group;
 mod memory;
 mod page;
+mod parts;
 mod plan;
 mod spinning;
 mod table;

@@ -1,5 +1,7 @@
-//! `greenwave sim plan`: how many cores, which order and which quantum a load takes, of a service that was recorded.
+//! `greenwave sim plan`: how many cores, which order, which quantum and how many branches a load takes, of a service that was
+//! recorded.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,11 +10,13 @@ use greenwave::Order;
 use greenwave_bench::progress::Progress;
 use greenwave_reproduce::page;
 use greenwave_sim::calibration::Calibration;
-use greenwave_sim::cores::Costs;
+use greenwave_sim::cores::{Costs, Load};
 use greenwave_sim::planning::{self, Answer, Chosen, Limits, Predicted, Question, Setup};
-use greenwave_sim::recording::{MOST_BYTES, Recording};
+use greenwave_sim::recording::{MOST_BYTES, Recording, RecordingError};
+use greenwave_sim::splitting::MOST_BRANCHES;
 use serde_json::{Value, json};
 
+use super::group::Writes;
 use super::read;
 use crate::problem::Problem;
 use crate::quantity;
@@ -28,6 +32,8 @@ Examples:
   greenwave sim plan --recorded kv.toml --costs machine.toml --p999 2ms --load 50k/s
   greenwave sim plan --recorded kv.toml --costs machine.toml --p50 100us --p99 1ms --load 1.5M/s --cores 32
   greenwave sim plan --recorded kv.toml --costs machine.toml --p999 2ms --order guarded --quantum off
+  greenwave sim plan --recorded search.toml --costs machine.toml --p999 20ms --fan-out 2,4,8,16
+  greenwave sim plan --recorded kv.toml --costs machine.toml --p999 5ms --writes greenwave.kv.Kv/Put --path 200us
   greenwave sim plan --recorded kv.toml --costs machine.toml --p999 2ms --load 50k/s --json | jq .chosen")]
 pub(super) struct Plan {
     /// The service, of `greenwave record`
@@ -57,6 +63,10 @@ pub(super) struct Plan {
     /// Quanta to try, with commas between; off: each call to its end
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = quantum, default_value = "off,2us,5us,10us,25us,50us")]
     quantum: Vec<Turn>,
+    /// Widths to try of its parallel units, with commas between; a branch's work is what was recorded, divided among as many
+    /// [default: the width that was recorded]
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with = "writes", value_parser = clap::value_parser!(u16).range(1..=MOST_BRANCHES as i64))]
+    fan_out: Vec<u16>,
     /// Jobs of each run
     #[arg(long, value_name = "NUMBER", default_value_t = 200_000)]
     jobs: u64,
@@ -66,6 +76,8 @@ pub(super) struct Plan {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    group: Writes,
 }
 
 /// How long a turn is, or to the end.
@@ -93,13 +105,20 @@ impl Plan {
         let wrong = |error| Problem::wrong_use(error).at(self.recorded.display());
         let recording = recording.map_err(wrong)?;
         let calibration = self.costs.as_deref().map(calibration).transpose()?;
-        let around = calibration.as_ref().map_or(0.0, |it| it.handler_ns.median);
-        let jobs = recording.load(Duration::from_nanos(around as u64)).map_err(wrong)?;
         let per_second = self.load.unwrap_or_else(|| recording.per_second());
         let error = calibration.as_ref().and_then(|it| it.error.clone());
+        let costs = calibration.as_ref().map_or_else(Costs::default, Calibration::costs);
+        let mut jobs = self.jobs_of(&recording, calibration.as_ref(), None).map_err(wrong)?;
+        let group = self.group.choose(&jobs, per_second, calibration.as_ref(), self.seed)?;
+        if let Some(chosen) = &group {
+            jobs = self.group.behind(&jobs, chosen)?;
+            if !self.json {
+                show!("{}", chosen.table());
+            }
+        }
         let question = Question {
             errors: error.as_ref().map_or([0.0; 3], |error| [error.p50, error.p99, error.p999]),
-            costs: calibration.as_ref().map_or_else(Costs::default, Calibration::costs),
+            costs,
             stretch: match &calibration {
                 // Times that were recorded with probes have them.
                 Some(calibration) if !recording.server.probes => calibration.stretch,
@@ -112,20 +131,63 @@ impl Plan {
             seed: self.seed,
             ..Question::new(jobs, per_second, limits)
         };
-        let mut progress = Progress::new(1);
-        progress.step("orders and quanta");
-        let answer = planning::plan(&question, |share| progress.show(share, 0));
-        drop(progress);
-        let answer = answer.map_err(|error| Problem::wrong_use(error).remedy("see --help"))?;
+        if self.fan_out.is_empty() {
+            let answer = ask(&question, "orders and quanta")?;
+            if self.json {
+                let mut object = self.object(&recording, &question, &answer);
+                object["group"] = group.map_or(Value::Null, |chosen| chosen.object());
+                show!("{object}");
+            } else {
+                self.show(&recording, &question, &answer, error.map(|error| error.of).as_deref());
+            }
+            return kept(&answer);
+        }
+        let Some(recorded) = recording.branches() else {
+            let what = "--fan-out: no method that was recorded has a parallel unit";
+            return Err(Problem::wrong_use(what).at(self.recorded.display()).remedy("leave it out"));
+        };
+        let mut widths: Vec<(u16, Question, Answer)> = Vec::new();
+        for branches in self.fan_out.iter().copied().collect::<BTreeSet<_>>() {
+            let load = self.jobs_of(&recording, calibration.as_ref(), Some(branches)).map_err(wrong)?;
+            let question = Question { load, ..question.clone() };
+            let answer = ask(&question, &format!("{branches} branches"))?;
+            widths.push((branches, question, answer));
+        }
+        // The narrowest takes the fewest servers behind it.
+        let found = widths.iter().position(|(_, _, answer)| answer.chosen.is_some());
+        let (branches, question, answer) = &widths[found.unwrap_or(widths.len() - 1)];
         if self.json {
-            show!("{}", self.object(&recording, &question, &answer));
+            let mut object = self.object(&recording, question, answer);
+            object["branches"] = found.map(|_| *branches).into();
+            object["recorded_branches"] = recorded.into();
+            object["widths"] = widths.iter().map(|(branches, _, answer)| width(*branches, answer)).collect();
+            show!("{object}");
         } else {
-            self.show(&recording, &question, &answer, error.map(|error| error.of).as_deref());
+            let lines: Vec<Vec<String>> = widths.iter().map(|(branches, _, answer)| line(*branches, answer)).collect();
+            show!("requests had {recorded:.1} branches when this was recorded; with others, of as much work in all:");
+            show!(
+                "{}",
+                page::aligned(&["branches", "cores", "p50", "p99", "p99.9", ""].map(str::to_owned), &lines).trim_end()
+            );
+            show!("with {branches} {}:", if *branches == 1 { "branch" } else { "branches" });
+            self.show(&recording, question, answer, error.map(|error| error.of).as_deref());
         }
-        match &answer.why_not {
-            Some(why) => Err(Problem::failure(format!("no setup keeps this: {why}"))),
-            None => Ok(()),
-        }
+        kept(answer)
+    }
+
+    /// What comes, with parallel units as wide as is said, or as they were.
+    fn jobs_of(
+        &self,
+        recording: &Recording,
+        calibration: Option<&Calibration>,
+        branches: Option<u16>,
+    ) -> Result<Load, RecordingError> {
+        let around = Duration::from_nanos(calibration.map_or(0.0, |it| it.handler_ns.median) as u64);
+        let Some(branches) = branches else { return recording.load(around) };
+        // To ask one more server takes a call of its own, with a connection that is written to and read.
+        let costs = calibration.map_or_else(Costs::default, Calibration::costs);
+        let each = costs.ask + costs.event_loop.post + costs.event_loop.look;
+        recording.load_split(around, branches.into(), each)
     }
 
     fn show(&self, recording: &Recording, question: &Question, answer: &Answer, compared: Option<&str>) {
@@ -260,6 +322,49 @@ impl Plan {
             "tried": answer.tried.iter().map(tried).collect::<Vec<_>>(),
         })
     }
+}
+
+fn ask(question: &Question, of: &str) -> Result<Answer, Problem> {
+    let mut progress = Progress::new(1);
+    progress.step(of);
+    let answer = planning::plan(question, |share| progress.show(share, 0));
+    drop(progress);
+    answer.map_err(|error| Problem::wrong_use(error).remedy("see --help"))
+}
+
+fn kept(answer: &Answer) -> Result<(), Problem> {
+    match &answer.why_not {
+        Some(why) => Err(Problem::failure(format!("no setup keeps this: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// What so many branches keep, as a line.
+fn line(branches: u16, answer: &Answer) -> Vec<String> {
+    let quantiles = |of: [Duration; 3]| of.map(|span| format!("{span:.1?}"));
+    let (cores, [p50, p99, p999], note) = match &answer.chosen {
+        Some(chosen) => {
+            let Setup { heads, order, quantum } = chosen.setup;
+            let turn = quantum.map_or("to the end".to_owned(), |it| format!("{it:?}"));
+            (heads.to_string(), quantiles(chosen.predicted.quantiles), format!("{order}, {turn}"))
+        }
+        None => {
+            (String::new(), [const { String::new() }; 3], answer.why_not.map_or(String::new(), |why| why.to_string()))
+        }
+    };
+    vec![branches.to_string(), cores, p50, p99, p999, note]
+}
+
+/// The same as an object.
+fn width(branches: u16, answer: &Answer) -> Value {
+    let us = |span: Duration| span.as_nanos() as f64 / 1e3;
+    let chosen = answer.chosen.as_ref();
+    json!({
+        "branches": branches,
+        "cores": chosen.map(|chosen| chosen.setup.heads),
+        "p999_us": chosen.map(|chosen| us(chosen.predicted.quantiles[2])),
+        "why_not": answer.why_not.map(|why| why.to_string()),
+    })
 }
 
 /// The most calls a second that came for some time, of all methods.

@@ -31,6 +31,9 @@ pub(super) const MOST_STAGES: usize = METHODS.len();
 /// How long a handler computes at a time, between which it can be preempted.
 const PIECE: Duration = Duration::from_nanos(250);
 
+/// Less than a turn of another handler.
+const OTHERS: Duration = Duration::from_nanos(150);
+
 /// A server that computes, and a connection to it.
 pub(super) struct Spinning {
     pub(super) server: ServerHandle,
@@ -49,8 +52,8 @@ impl Spinning {
         let listen: Address = "tcp://127.0.0.1:0".parse().map_err(Problem::failure)?;
         let limits = Limits::default().calls(65535).chunk_bytes(1024).credits(16384);
         let config = ServerConfig::default().name("spin").listen([listen]).cores(vec![core]).wait(wait);
-        // Where others use the machine, many wait for a moment.
-        let admission = AdmissionConfig::default().max_queue(32_768);
+        // Simulations leave admission out, and what it does to keep the stages behind from having too much.
+        let admission = AdmissionConfig::default().enabled(false);
         let config = config.limits(limits).order(order).quantum(quantum).admission(admission);
         let itself = Arc::new(OnceLock::new());
         let stages = METHODS.iter().zip(METHODS[1..].iter().map(Some).chain([None]));
@@ -66,6 +69,35 @@ impl Spinning {
         itself.get_or_init(|| Channel::new(address.clone(), config.clone()));
         let queue = CallQueue::connect(&address, &config).map_err(Problem::failure)?;
         Ok(Self { server, queue, held: None })
+    }
+
+    /// What this thread takes to send so many calls that do nothing together, and to receive the replies when all are there, in
+    /// nanoseconds.
+    ///
+    /// # Errors
+    /// When one fails.
+    pub(super) fn together(&mut self, calls: u64) -> Result<(f64, f64), Problem> {
+        let method = Method::named(METHODS[0][0]);
+        let request = request(&[Duration::ZERO]);
+        let began = clock::now();
+        for tag in 0..calls {
+            self.queue.submit(&Context::unlimited(), method, &request, tag);
+        }
+        self.queue.flush();
+        let sent = clock::now();
+        // By then the server has replied to all, if nobody else has its core.
+        let there = sent + Duration::from_micros(50 + 4 * calls);
+        while clock::now() < there {
+            std::hint::spin_loop();
+        }
+        let (reads, mut open) = (clock::now(), calls);
+        while open > 0 {
+            let Some(Completion { result, .. }) = self.queue.poll() else { continue };
+            let reply = result.map_err(|failure| Problem::failure(failure.status))?;
+            self.queue.recycle(reply);
+            open -= 1;
+        }
+        Ok((sent.since(began).as_nanos() as f64, clock::now().since(reads).as_nanos() as f64))
     }
 
     /// Calls for so long, with so many calls under way at a time, each of whose stages computes for that long. What each took.
@@ -167,22 +199,26 @@ impl Payloads for Works {
     }
 }
 
-/// Computes for so long, on the clock: its own time, as nobody else has the thread within a piece.
+/// Computes for so long, on the clock: its own time, as nobody else has the thread within a piece. What is between two pieces is its
+/// own too, unless it is so long that others may have run.
 fn spin(work: Duration) {
-    let mut left = work;
+    let (mut left, mut last) = (work, clock::now());
     while !left.is_zero() {
         let piece = left.min(PIECE);
-        let had = critical(|| {
-            let began = clock::now();
+        let (had, now) = critical(|| {
+            let first = clock::now();
+            let gap = first.since(last);
+            let began = if gap < OTHERS { last } else { first };
             loop {
-                let had = clock::now().since(began);
+                let now = clock::now();
+                let had = now.since(began);
                 if had >= piece {
-                    return had;
+                    return (had, now);
                 }
                 std::hint::spin_loop();
             }
         });
-        left = left.saturating_sub(had);
+        (left, last) = (left.saturating_sub(had), now);
     }
 }
 

@@ -78,6 +78,64 @@ fn more_load_takes_more_cores_and_the_text_says_by_what_margin() {
     }
 }
 
+/// A request that is split over two shards, of 3 ms each.
+const SEARCH: &str = "greenwave_recording = 1\nseconds = 10.0\n[server]\nname = 'search'\nthreads = 1\norder = 'guarded'\n\
+    quantum_ns = 0\nprobes = false\n[[method]]\nname = 'shop.Search/Find'\ncalls = 1000\nservice = [[50000, 1000]]\n\
+    waiting = [[3200000, 1000]]\n[[method.stage]]\nname = 'shard'\nbranches = true\nrequests = 1000\ncalls = 2000\n\
+    service = [[3000000, 2000]]\naround = [[200000, 2000]]\n";
+
+#[test]
+fn the_narrowest_fan_out_that_keeps_the_limit_is_chosen() {
+    let world = World::new();
+    let (recording, costs) = (world.file("search.toml", SEARCH), calibration(&world));
+    let words = ["--recorded", &recording, "--costs", &costs, "--load=500/s", "--fan-out=8,2,4,32"];
+    let chosen = |limit: &str| plan(&[&words[..], &[limit]].concat());
+    let (loose, tight) = (chosen("--p999=5ms"), chosen("--p999=2ms"));
+    assert_eq!((&loose["branches"], &tight["branches"]), (&2.into(), &4.into()), "{loose:#}, {tight:#}");
+    assert_eq!((&tight["recorded_branches"], tight["widths"].as_array().unwrap().len()), (&2.0.into(), 4));
+    assert!(tight["widths"][0]["why_not"].as_str().is_some_and(|why| why.contains("p99.9")), "{tight:#}");
+    let text = run(&[&["sim", "plan", "--jobs=20000", "--p999=2ms"], &words[..]].concat());
+    for part in ["requests had 2.0 branches", "with 4 branches:", "keeps it: 1 core"] {
+        assert!(text.out.contains(part), "no {part:?} in {}", text.out);
+    }
+    let never = run(&[&["sim", "plan", "--jobs=20000", "--p999=250us"], &words[..]].concat());
+    assert_refused(&never, 1, &["no setup keeps this"]);
+    let shop = world.file("shop.toml", RECORDING);
+    let words = ["sim", "plan", "--recorded", &shop, "--p999=2ms", "--fan-out"];
+    assert_refused(
+        &run(&[&words[..], &["2"]].concat()),
+        2,
+        &["no method that was recorded has a parallel unit", &shop],
+    );
+    assert_refused(&run(&[&words[..], &["0"]].concat()), 2, &["1..=1024"]);
+}
+
+#[test]
+fn writes_wait_for_the_batch_of_a_group_that_keeps_up() {
+    let world = World::new();
+    let (recording, costs) = (world.file("shop.toml", RECORDING), calibration(&world));
+    let group = ["--recorded", &recording, "--costs", &costs, "--p999=50ms", "--writes=shop.Cart/Add", "--path=200us"];
+    let chosen = |load: &str| plan(&[&group[..], &[load]].concat());
+    let (few, many) = (chosen("--load=500/s"), chosen("--load=20k/s"));
+    let batch = |of: &Value| of["group"]["chosen"]["commands"].as_u64().unwrap();
+    assert!(batch(&many) > 1, "{many:#}");
+    let p999 = |of: &Value| of["p999_us"].as_f64().unwrap();
+    let tried = |of: &Value, at: usize| of["group"]["tried"][at].clone();
+    assert!(p999(&tried(&many, 0)) > p999(&many["group"]["chosen"]), "one command at a time is slower: {many:#}");
+    assert!(tried(&few, 0)["keeps_up"].as_bool().unwrap(), "{few:#}");
+    // There and back, and two syncs one after the other.
+    let p50 = few["chosen"]["predicted"]["p50_us"].as_f64().unwrap();
+    assert!((400.0..5_000.0).contains(&p50), "{p50}");
+    let refused = |words: &[&str]| run(&[&["sim", "plan", "--recorded", &recording, "--p999=50ms"], words].concat());
+    assert_refused(&refused(&["--writes=shop.Cart/Add"]), 2, &["sync", "--costs"]);
+    assert_refused(
+        &refused(&["--writes=shop.Cart/Remove", "--costs", &costs]),
+        2,
+        &["shop.Cart/Remove", "shop.Cart/Add"],
+    );
+    assert_refused(&refused(&["--members=3"]), 2, &["--writes"]);
+}
+
 #[test]
 fn what_nothing_keeps_is_said_with_the_limits() {
     let world = World::new();

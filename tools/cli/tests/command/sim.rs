@@ -49,6 +49,13 @@ fn the_files_of_the_documents_run_and_show_what_they_are_for() {
         runs.iter().find(is).unwrap()["guest.p50_us"].as_f64().unwrap()
     };
     assert!(waits("false") > 5.0 * waits("true"), "{guests:#}");
+    let services = simulated(&example("services.toml"), &["--jobs=4000"]);
+    let slow = |tagging: &str| {
+        let runs = services["runs"].as_array().unwrap();
+        let is = |run: &&Value| run["network.tagging"] == tagging && run["load.network.share"] == 0.6;
+        runs.iter().find(is).unwrap()["wire.p99_us"].as_f64().unwrap()
+    };
+    assert!(slow("none") > slow("left"), "{services:#}");
 }
 
 #[test]
