@@ -4,6 +4,7 @@ mod hosts;
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 use greenwave_policy::Time;
 use greenwave_verbs::{Address, Backend, Choice, Close, CloseReason, EndpointId, QueueConfig, VerbsError};
@@ -104,7 +105,7 @@ fn what_is_posted_after_a_write_needs_no_poll_to_be_written() {
             site.server.queue.submit();
         }
         for peer in &mut peers {
-            peer.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+            peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
             let expected: Vec<u8> = (0..5_u8).flat_map(|round| framed(&[round; 9])).collect();
             let mut written = vec![0; expected.len()];
             peer.read_exact(&mut written).unwrap();
@@ -174,7 +175,7 @@ fn a_flush_ends_although_the_peer_never_closes() {
         site.server.queue.post_send(endpoint, &[b"bye"]).unwrap();
         site.server.queue.close(endpoint, Close::Flush);
         let start = site.server.now();
-        let linger = std::time::Duration::from_millis(site.config.linger_millis.into());
+        let linger = Duration::from_millis(site.config.linger_millis.into());
         for _ in 0..100 {
             site.server.poll_at(start);
         }
@@ -438,6 +439,27 @@ fn an_endpoint_that_was_read_directly_can_be_metered_and_closed() {
         site.server.queue.close(endpoint, Close::Flush);
         drop(peer);
         until([&mut site.server], |[server]| server.closed(endpoint).is_some());
+    });
+}
+
+#[test]
+fn the_first_poll_after_a_long_call_finds_what_the_less_active_sent() {
+    over_both(|mut site| {
+        let mut hot = site.peer();
+        let mut other = UnixStream::connect(site.directory.path().join("socket")).unwrap();
+        other.write_all(&framed(b"other")).unwrap();
+        until([&mut site.server], |[server]| server.chunks() == [b"other"]);
+        for number in 0..300 {
+            hot.write_all(&framed(b"hot")).unwrap();
+            until([&mut site.server], |[server]| server.chunks().len() == number + 2);
+        }
+        for number in 0..20 {
+            other.write_all(&framed(b"other")).unwrap();
+            let now = site.server.now() + Duration::from_millis(number + 1);
+            site.server.poll_at(now);
+            let found = site.server.chunks().iter().filter(|chunk| **chunk == b"other").count();
+            assert_eq!(found as u64, number + 2);
+        }
     });
 }
 

@@ -6,7 +6,7 @@
 //!
 //! A thread that spins on one or two connections would pay for two system calls a message, one to learn that there
 //! is something and one to read it. So the endpoints that are most active are direct (see [`Hot`]): they are taken out
-//! of epoll, every poll tries to read them, and epoll is asked about all the others every few polls only.
+//! of epoll, every poll tries to read them, and epoll is asked about all the others every few polls or microseconds only.
 
 mod io;
 
@@ -66,6 +66,8 @@ pub(crate) struct EpollQueue {
     hot: Hot,
     /// Polls since epoll was asked.
     turn: u32,
+    /// When it is asked again, however few polls have been since.
+    ask_at: Time,
     /// The next poll that finds nothing need not ask epoll: what was reported last, a wait had asked for, and whoever
     /// waits asks again. Between two waits that is one system call less.
     waits: bool,
@@ -93,8 +95,11 @@ impl EpollQueue {
     const READ: usize = 64 * 1024;
     /// Reports that one system call fetches.
     const REPORTS: usize = 128;
-    /// One poll in so many asks epoll, whatever is direct. This is what the others may be kept waiting.
+    /// One poll in so many asks epoll, whatever is direct. This is what the others may be kept waiting where polls follow
+    /// one another.
     const TURNS: u32 = 16;
+    /// What they may be kept waiting where calls are made between two polls.
+    const ASK: Duration = Duration::from_micros(50);
 
     pub(crate) fn open(config: &QueueConfig) -> Result<Self, VerbsError> {
         let system = |errno: rustix::io::Errno| VerbsError::refused("can't set up epoll", errno);
@@ -115,6 +120,7 @@ impl EpollQueue {
             is_asked: false,
             hot: Hot::default(),
             turn: 0,
+            ask_at: Time::ZERO,
             waits: false,
             dirty: Vec::new(),
             notes: VecDeque::new(),
@@ -446,8 +452,10 @@ impl CompletionQueue for EpollQueue {
         }
         // What was asked for can be there in each poll, and must not hide what others have.
         let is_free = self.ready.is_empty() || std::mem::take(&mut self.is_asked);
-        if self.turn >= Self::TURNS || (is_free && !self.hot.is_any_direct()) {
+        let is_time = if self.hot.is_any_direct() { now >= self.ask_at } else { is_free };
+        if is_time || self.turn >= Self::TURNS {
             self.turn = 0;
+            self.ask_at = now + Self::ASK;
             if !std::mem::take(&mut self.waits) {
                 self.reap(Some(&Timespec::default()));
             }
