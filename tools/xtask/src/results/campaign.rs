@@ -1,4 +1,7 @@
-//! All benchmarks at one commit, in as many goes as it takes.
+//! All benchmarks of one code, in as many goes as it takes.
+//!
+//! A go keeps what it measured in `docs/results/next`, so that the next one can be on another machine of the same kind,
+//! once that is committed. When all has been measured, it takes the place of what was in `docs/results`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +10,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::files::Results;
-use super::folder;
+use super::{code, folder};
 use crate::step::{git, root, target, wrong_use};
 use crate::{bench, interop};
 
@@ -15,7 +18,7 @@ use crate::{bench, interop};
 const ALL: [&str; 11] =
     ["flows", "rpc", "grpc", "grpc-served", "abuse", "sim", "replica", "interop", "preempt", "path", "served"];
 
-/// Measures what hasn't been measured at this commit yet. Returns whether all has been, and was copied to where results are
+/// Measures what hasn't been measured of this code yet. Returns whether all has been, and was moved to where results are
 /// kept.
 ///
 /// # Errors
@@ -25,13 +28,14 @@ pub(crate) fn run(only: &[String]) -> Result<bool> {
         return Err(wrong_use(format!("no benchmark is called `{name}`"), "cargo xtask results --help"));
     }
     let commit = commit()?;
-    let kept = target().join("results");
-    fs::create_dir_all(&kept).with_context(|| format!("can't make {}", kept.display()))?;
+    let code = code(&commit);
+    let (measured, next) = (target().join("results"), folder().join("next"));
+    fs::create_dir_all(&measured).with_context(|| format!("can't make {}", measured.display()))?;
     let mut failed = Vec::new();
     for name in ALL.into_iter().filter(|name| only.is_empty() || only.iter().any(|one| one == name)) {
-        let file = kept.join(format!("{name}.json"));
-        if is_of(&file, &commit) {
-            println!("{name}: measured at {commit} already");
+        let file = measured.join(format!("{name}.json"));
+        if let Some(of) = measured_at(&file, &code).or_else(|| measured_at(&next.join(format!("{name}.json")), &code)) {
+            println!("{name}: measured at {of} already");
             continue;
         }
         println!("\nmeasuring {name}");
@@ -40,24 +44,29 @@ pub(crate) fn run(only: &[String]) -> Result<bool> {
             failed.push(name);
         }
     }
-    let missing: Vec<_> = ALL.into_iter().filter(|name| !is_of(&kept.join(format!("{name}.json")), &commit)).collect();
+    let missing = gather(&measured, &next, &code)?;
     ensure!(
         failed.is_empty() || missing.is_empty(),
         "not all could be measured: {}; to go on with these, once what is wrong is put right: cargo xtask results",
         missing.join(", ")
     );
     if !missing.is_empty() {
-        println!("to be measured at {commit} still: {}", missing.join(", "));
+        println!(
+            "what was measured is in {}; to be measured still: {}. To go on with these elsewhere, commit that first",
+            next.display(),
+            missing.join(", ")
+        );
         return Ok(false);
     }
-    keep(&kept)?;
+    keep(&next)?;
     Ok(true)
 }
 
 /// The commit that is checked out, as results name it.
 fn commit() -> Result<String> {
     let changed = git(&root(), ["status", "--porcelain"])?;
-    if !changed.is_empty() {
+    // What the last go left there is no change of what is measured.
+    if changed.lines().any(|line| line != "?? docs/results/next/") {
         bail!(
             "files differ from the commit, so nobody could measure the same again; commit them, or put them aside\n{changed}"
         );
@@ -65,9 +74,33 @@ fn commit() -> Result<String> {
     git(&root(), ["describe", "--always", "--abbrev=12", "--exclude=*"])
 }
 
-/// Whether a file has results of a commit.
-fn is_of(file: &Path, commit: &str) -> bool {
-    Results::read(file).is_ok_and(|results| results.commit == commit)
+/// The commit that a file has results of, if that has the code that is asked for.
+fn measured_at(file: &Path, of: &str) -> Option<String> {
+    Results::read(file).ok().map(|results| results.commit).filter(|commit| code(commit) == of)
+}
+
+/// Takes what was measured of a code to what is kept of it from earlier goes, and removes there what is of other code.
+/// Returns what there is nothing of yet.
+fn gather(measured: &Path, next: &Path, code: &str) -> Result<Vec<&'static str>> {
+    fs::create_dir_all(next).with_context(|| format!("can't make {}", next.display()))?;
+    let mut missing = Vec::new();
+    for name in ALL {
+        let (from, to) = (measured.join(format!("{name}.json")), next.join(format!("{name}.json")));
+        if measured_at(&from, code).is_some() {
+            copy(&from, &to)?;
+        } else if measured_at(&to, code).is_none() {
+            missing.push(name);
+            if to.exists() {
+                fs::remove_file(&to).with_context(|| format!("can't remove {}", to.display()))?;
+            }
+        }
+    }
+    Ok(missing)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("can't copy {} to {}", from.display(), to.display()))?;
+    Ok(())
 }
 
 /// Measures one, and keeps what it wrote: it may have missed a claim, or left out a system, which is told as well.
@@ -76,14 +109,14 @@ fn measure(name: &str, file: &Path, commit: &str) -> Result<()> {
     let done = if name == "interop" { interop::run(&[]) } else { bench::measure(name, &[]) };
     let written = bench::written(name);
     let is_new = fs::metadata(&written).and_then(|it| it.modified()).is_ok_and(|modified| modified >= began);
-    if is_new && is_of(&written, commit) {
-        fs::copy(&written, file).with_context(|| format!("can't copy {} to {}", written.display(), file.display()))?;
+    if is_new && Results::read(&written).is_ok_and(|results| results.commit == commit) {
+        copy(&written, file)?;
     }
     done
 }
 
-/// Copies all to where results are kept, in place of those that are there.
-fn keep(measured: &Path) -> Result<()> {
+/// Moves all to where results are kept, in place of those that are there.
+fn keep(next: &Path) -> Result<()> {
     for old in json(&folder())? {
         let name = old.file_stem().unwrap_or_default();
         if !ALL.iter().any(|known| name == *known) {
@@ -92,9 +125,9 @@ fn keep(measured: &Path) -> Result<()> {
         }
     }
     for name in ALL.map(|name| format!("{name}.json")) {
-        let (from, to) = (measured.join(&name), folder().join(&name));
-        fs::copy(&from, &to).with_context(|| format!("can't copy {} to {}", from.display(), to.display()))?;
+        copy(&next.join(&name), &folder().join(&name))?;
     }
+    fs::remove_dir_all(next).with_context(|| format!("can't remove {}", next.display()))?;
     interop::run(&["document".to_owned()])
 }
 
@@ -109,14 +142,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_of_the_commit_that_it_names() {
-        let file = std::env::temp_dir().join(format!("greenwave-results-{}.json", std::process::id()));
-        fs::write(&file, r#"{"commit":"0123456789ab","rows":[]}"#).unwrap();
-        assert!(is_of(&file, "0123456789ab") && !is_of(&file, "0123456789ac"));
-        fs::write(&file, "half of a f").unwrap();
-        assert!(!is_of(&file, "0123456789ab"));
-        fs::remove_file(&file).unwrap();
-        assert!(!is_of(&file, "0123456789ab"));
+    fn what_is_of_this_code_is_gathered_and_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("greenwave-results-{}", std::process::id()));
+        let [measured, next] = ["measured", "next"].map(|name| folder.join(name));
+        fs::create_dir_all(&measured).unwrap();
+        fs::create_dir_all(&next).unwrap();
+        let write = |folder: &Path, name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+        // No commits that there are, so that each is a code of its own.
+        write(&measured, "rpc.json", r#"{"commit":"this","rows":[]}"#);
+        write(&measured, "grpc.json", r#"{"commit":"other","rows":[]}"#);
+        write(&measured, "path.json", "half of a f");
+        write(&next, "flows.json", r#"{"commit":"this","rows":[]}"#);
+        write(&next, "served.json", r#"{"commit":"other","rows":[]}"#);
+        let missing = gather(&measured, &next, "this").unwrap();
+        assert!(!missing.contains(&"rpc") && !missing.contains(&"flows"), "{missing:?}");
+        assert_eq!(missing.len(), ALL.len() - 2);
+        let mut kept: Vec<_> = json(&next).unwrap().iter().map(|path| path.file_name().unwrap().to_owned()).collect();
+        kept.sort();
+        assert_eq!(kept, ["flows.json", "rpc.json"]);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -152,9 +152,10 @@ impl Kept {
         self.0.get(name)
     }
 
-    /// In what results don't belong together: they are of several commits or machines, of files that no commit has, or
-    /// don't say when they were made (which those of interop needn't, as they hold nothing that depends on it).
-    pub(crate) fn discord(&self) -> Vec<String> {
+    /// In what results don't belong together: they are of several codes (by `code` of their commits) or machines, of files
+    /// that no commit has, or don't say when they were made (which those of interop needn't, as they hold nothing that
+    /// depends on it).
+    pub(crate) fn discord(&self, code: impl Fn(&str) -> String) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut several = |what: &str, of: &dyn Fn(&Results) -> String| {
             let all: BTreeSet<String> = self.0.values().map(of).collect();
@@ -166,7 +167,7 @@ impl Kept {
                 ));
             }
         };
-        several("commits", &|results| results.commit.clone());
+        several("codes", &|results| code(&results.commit));
         several("machines", &|results| {
             let Machine { cpu, cores, kernel } = &results.machine;
             let said = |fact: &Option<String>| fact.clone().unwrap_or_default();
@@ -203,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn results_of_several_commits_do_not_belong_together() {
+    fn results_of_several_codes_do_not_belong_together() {
         let mut kept = Kept::of("one", TWO);
-        assert!(kept.discord().is_empty());
+        assert!(kept.discord(str::to_owned).is_empty());
         let other = TWO.replace("0123456789ab", "0123456789ac-dirty").replace("2026-01-01T00:00:00Z", "");
         kept.0.insert("two".to_owned(), serde_json::from_str(&other).unwrap());
-        let wrong = kept.discord();
+        let wrong = kept.discord(str::to_owned);
         assert_eq!(wrong.len(), 3, "{wrong:?}");
-        assert!(wrong[0].starts_with("results are of 2 commits: ") && wrong[1].contains("-dirty"), "{wrong:?}");
+        assert!(wrong[0].starts_with("results are of 2 codes: ") && wrong[1].contains("-dirty"), "{wrong:?}");
     }
 }

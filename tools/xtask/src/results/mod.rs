@@ -1,6 +1,6 @@
 //! `cargo xtask results`: what the documents say of measurements, and where it comes from.
 //!
-//! - [`campaign`]: runs every benchmark at one commit, goes on where it was ended, and keeps what was written.
+//! - [`campaign`]: runs every benchmark of one code, goes on where it was ended, and keeps what was written.
 //! - [`files`]: the results as they are kept. [`figure`]: how a document names one of their figures.
 //! - [`document`]: the parts of documents that are written from them. [`by_hand`]: figures outside of these.
 
@@ -21,17 +21,18 @@ use files::Kept;
 
 const HELP: &str = "\
 Runs all benchmarks at the commit that is checked out, keeps their results in docs/results, and writes the figures of
-README.md and docs from them. What was measured at this commit already is not measured again, so a run that was ended goes
-on where it was. It takes some hours, and root for the networks.
+README.md and docs from them. It takes some hours, and root for the networks. What was measured of this code already, here
+or in docs/results/next, is not measured again, so a run that was ended goes on where it was. Commits that change nothing but
+results and documents have the same code.
 
 Usage: cargo xtask results [--only NAME]...
        cargo xtask results document
        cargo xtask results --verify
 
-  --only NAME   of these benchmarks alone; repeatable. Then nothing is copied to docs/results
+  --only NAME   of these benchmarks alone; repeatable
   document      writes the figures of the documents anew, of docs/results as it is
   --verify      ends with 1 where a figure in a document isn't in a result, or isn't what is there, or was written by hand,
-                and if results are of several commits or machines
+                and if results are of several codes or machines
 
 Documents: what stands between `<!-- figures: NAME -->` and `<!-- end of figures -->` is written from what stands there in
 docs/figures/DOCUMENT.in. A figure is {FILE CASE SYSTEM METRIC FORMAT}; see tools/xtask/src/results/figure.rs.";
@@ -76,6 +77,15 @@ fn documents() -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// The commit that last changed what a measurement can depend on, seen from another one: all but results and documents.
+/// What is no commit, or of files that no commit has, is a code of its own.
+fn code(commit: &str) -> String {
+    let aside = [".", ":(exclude)docs/results", ":(exclude)docs/figures", ":(exclude)*.md"];
+    let found =
+        git(&root(), [&["rev-list", "-1", "--abbrev-commit", "--abbrev=12", commit, "--"][..], &aside].concat());
+    found.ok().filter(|code| !code.is_empty()).unwrap_or_else(|| commit.to_owned())
 }
 
 /// Where results are kept.
@@ -125,7 +135,7 @@ fn document_all() -> Result<()> {
 /// Fails where a document says what no result does, or results don't belong together.
 fn verify() -> Result<()> {
     let kept = Kept::read(&folder())?;
-    let mut wrong = kept.discord();
+    let mut wrong = kept.discord(code);
     let known = by_hand::Known::read(&folder())?;
     let mut seen = BTreeMap::new();
     for document in documents()? {
@@ -144,7 +154,7 @@ fn verify() -> Result<()> {
         wrong.sort();
         bail!("{} things are wrong:\n  {}", wrong.len(), wrong.join("\n  "));
     }
-    println!("every figure has a result, all of one commit");
+    println!("every figure has a result, all of one code");
     Ok(())
 }
 
@@ -153,7 +163,7 @@ mod tests {
     use super::*;
 
     /// What `--verify` asks for, as far as it holds. Exempt are:
-    /// - that all results are of one commit and one machine, which they are once all have been measured in one go;
+    /// - that all results are of one code and one kind of machine, which they are once all have been measured in one campaign;
     /// - parts whose benchmark has been changed since it was measured, and so has no such results yet: [`PENDING`];
     /// - figures by hand that were there before documents were written from results: those in `by-hand.txt`, which may
     ///   become fewer and not more;
