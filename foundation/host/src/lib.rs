@@ -10,3 +10,4 @@
 
 pub mod agent;
 pub mod boost;
+mod folder;

@@ -2,11 +2,12 @@
 //!
 //! Each agent has a folder in common with those of its network namespace, `STATE/net-INODE`: a file for each device that
 //! is at work, locked while it is, with the agent's process and what was changed; and a socket for each agent, with a
-//! lock beside it. Locks end with the process, so whatever isn't locked is left over.
+//! lock beside it. Locks end with the process, so whatever isn't locked is left over. Nobody else may write there, nor
+//! change the way there: see [`crate::folder`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::AgentError;
 use super::status::Role;
+use crate::folder;
 
 /// The folder of this network namespace's agents.
 pub(super) struct Folder(PathBuf);
@@ -48,15 +50,25 @@ const MOST_AGENTS: usize = 64;
 
 impl Folder {
     /// The folder, which need not be there.
+    ///
+    /// # Errors
+    /// If it is there, and others can change what is in it.
     pub(super) fn of(state: &Path) -> Result<Self, AgentError> {
-        let space = fs::metadata("/proc/thread-self/ns/net");
-        let space = space.map_err(|cause| AgentError::System { what: "to name its network namespace", cause })?;
-        Ok(Self(state.join(format!("net-{}", space.ino()))))
+        let path = path_of(state)?;
+        match folder::find(&path) {
+            Ok(found) => Ok(Self(found)),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(Self(path)),
+            Err(cause) => Err(failed(&path, cause)),
+        }
     }
 
-    /// Makes it, for nobody else to look into.
-    pub(super) fn make(&self) -> Result<(), AgentError> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0).map_err(|cause| failed(&self.0, cause))
+    /// The same, made if need be, for nobody else to look into.
+    ///
+    /// # Errors
+    /// If it can't be, or others can change what is in it.
+    pub(super) fn make(state: &Path) -> Result<Self, AgentError> {
+        let path = path_of(state)?;
+        folder::make(&path).map(Self).map_err(|cause| failed(&path, cause))
     }
 
     /// Claims a device.
@@ -140,6 +152,12 @@ impl Drop for SocketPath {
     }
 }
 
+fn path_of(state: &Path) -> Result<PathBuf, AgentError> {
+    let space = fs::metadata("/proc/thread-self/ns/net");
+    let space = space.map_err(|cause| AgentError::System { what: "to name its network namespace", cause })?;
+    Ok(state.join(format!("net-{}", space.ino())))
+}
+
 /// A file, locked; nothing if somebody else has it locked.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     loop {
@@ -174,6 +192,7 @@ fn failed(path: &Path, cause: io::Error) -> AgentError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn note(pid: u32) -> Note {
         Note { pid, device: "tap0".to_owned(), index: 7, role: Role::Guest, made_clsact: true }
@@ -182,8 +201,7 @@ mod tests {
     #[test]
     fn a_device_is_one_agent_s_and_the_other_hears_whose() {
         let state = tempfile::tempdir().unwrap();
-        let folder = Folder::of(state.path()).unwrap();
-        folder.make().unwrap();
+        let folder = Folder::make(state.path()).unwrap();
         let mut claim = folder.claim("tap0", Role::Guest).unwrap();
         claim.note(&note(4711)).unwrap();
         let error = folder.claim("tap0", Role::Guest).err().unwrap();
@@ -198,8 +216,7 @@ mod tests {
     #[test]
     fn what_an_agent_did_not_clean_up_is_told_to_the_next() {
         let state = tempfile::tempdir().unwrap();
-        let folder = Folder::of(state.path()).unwrap();
-        folder.make().unwrap();
+        let folder = Folder::make(state.path()).unwrap();
         fs::write(folder.0.join("guest-tap0"), serde_json::to_vec(&note(1)).unwrap()).unwrap();
         assert_eq!(folder.noted().unwrap().len(), 1);
         assert!(folder.claim("tap0", Role::Guest).unwrap().before.as_ref().unwrap().made_clsact);
@@ -210,10 +227,20 @@ mod tests {
     }
 
     #[test]
+    fn notes_that_others_may_write_are_not_believed() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = Folder::make(state.path()).unwrap();
+        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+        for tried in [Folder::of(state.path()), Folder::make(state.path())] {
+            let error = tried.err().unwrap().to_string();
+            assert!(error.contains("others can change what is in") && error.contains("--state"), "{error}");
+        }
+    }
+
+    #[test]
     fn agents_of_one_namespace_have_sockets_of_their_own() {
         let state = tempfile::tempdir().unwrap();
-        let folder = Folder::of(state.path()).unwrap();
-        folder.make().unwrap();
+        let folder = Folder::make(state.path()).unwrap();
         let (one, two) = (folder.socket_path().unwrap(), folder.socket_path().unwrap());
         assert_ne!(one.socket, two.socket);
     }

@@ -146,8 +146,7 @@ impl Agent {
         // Heard from now on, so that nothing is missed.
         let events = DeviceEvents::listen().map_err(|cause| AgentError::refused("to hear of devices", cause))?;
         let (ebpf, table) = object::load(&settings, &pace)?;
-        let folder = Folder::of(&settings.state)?;
-        folder.make()?;
+        let folder = Folder::make(&settings.state)?;
         let path = folder.socket_path()?;
         let at_socket = |cause| AgentError::State { path: path.socket.clone(), cause };
         let listener = UnixListener::bind(&path.socket).map_err(at_socket)?;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 use super::thread::{Stat, Thread};
+use crate::folder;
 
 /// Where that file is. It is of this boot of the machine: what an earlier one left behind counts for nothing.
 #[derive(Clone, Debug)]
@@ -24,7 +25,8 @@ pub struct Memory {
 const LONGEST: u64 = 256 << 20;
 
 impl Memory {
-    /// In this file. Whoever can write it says which of the caller's threads get which slice.
+    /// In this file, in a folder to which nobody but root and the caller may write: what is written there says which of the
+    /// caller's threads get which slice.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
@@ -48,20 +50,18 @@ impl Memory {
     /// What is written, for as long as nobody else may read or change it.
     pub(super) fn open(&self) -> Result<Open<'_>, Error> {
         let lock = || {
-            if let Some(folder) = self.path.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            let lock = File::create(self.path.with_extension("lock"))?;
+            let path = self.within(folder::make)?;
+            let lock = File::create(path.with_extension("lock"))?;
             lock.lock()?;
-            Ok(lock)
+            Ok((path, lock))
         };
-        let lock = lock().map_err(|source| Error::Memory { path: self.path.clone(), source })?;
-        Ok(Open { memory: self, book: self.read()?, _lock: lock })
+        let (path, lock) = lock().map_err(|source| Error::Memory { path: self.path.clone(), source })?;
+        Ok(Open { memory: self, path, book: self.read()?, _lock: lock })
     }
 
     fn parse(&self) -> io::Result<Book> {
         let mut text = Vec::new();
-        match File::open(&self.path) {
+        match self.within(folder::find).and_then(File::open) {
             Ok(file) => file.take(LONGEST).read_to_end(&mut text)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Book::new(Vec::new())),
             Err(error) => return Err(error),
@@ -71,11 +71,10 @@ impl Memory {
         Ok(Book::new(if current { written.notes } else { Vec::new() }))
     }
 
-    fn write(&self, notes: Vec<Note>) -> io::Result<()> {
-        let text = serde_json::to_vec(&Written { boot: boot()?, notes })?;
-        let new = self.path.with_extension("new");
-        fs::write(&new, text)?;
-        fs::rename(new, &self.path)
+    /// The file's path, by what finds its folder.
+    fn within(&self, find: fn(&Path) -> io::Result<PathBuf>) -> io::Result<PathBuf> {
+        let name = self.path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        Ok(find(self.path.parent().unwrap_or(Path::new("/")))?.join(name))
     }
 
     /// The file.
@@ -184,6 +183,8 @@ impl Book {
 /// A memory that is locked.
 pub(super) struct Open<'a> {
     memory: &'a Memory,
+    /// The file's, without links.
+    path: PathBuf,
     pub(super) book: Book,
     _lock: File,
 }
@@ -194,7 +195,14 @@ impl Open<'_> {
         self.book.prune();
         let mut notes: Vec<_> = self.book.notes.values().copied().collect();
         notes.sort_unstable_by_key(|note| (note.process, note.thread));
-        self.memory.write(notes).map_err(|source| Error::Memory { path: self.memory.path.clone(), source })
+        self.write(notes).map_err(|source| Error::Memory { path: self.memory.path.clone(), source })
+    }
+
+    fn write(&self, notes: Vec<Note>) -> io::Result<()> {
+        let text = serde_json::to_vec(&Written { boot: boot()?, notes })?;
+        let new = self.path.with_extension("new");
+        fs::write(&new, text)?;
+        fs::rename(new, &self.path)
     }
 }
 

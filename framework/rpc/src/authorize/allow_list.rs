@@ -24,7 +24,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// *Who* is a name in a client's certificate, as for [`CertificateNames`](super::CertificateNames); `token:`, a subject, `:` and
 /// the SHA-256 of a token that is sent as `authorization: Bearer <token>`, in hexadecimal (`printf %s "$TOKEN" | sha256sum`); or
 /// `anyone`. *What* is a method, all of a service, or `*` for all. `greenwave.Meta` and the services of reflection, which tell of
-/// the server itself, are not in `*` and have to be named. Lines add to one another; what no line allows is refused.
+/// the server itself, and services called `Admin` (`shop.Admin`) are not in `*` and have to be named. Lines add to one another; what
+/// no line allows is refused.
 ///
 /// A file that can't be read, is empty, or has a line that isn't so, changes nothing: what was read before holds, and an error is
 /// logged, once for each version. A file of many lines is best replaced as a whole (`mv`), so that no half of one is ever read. At most 1 MiB, 10,000 lines and 256 different tokens are read.
@@ -91,7 +92,7 @@ struct Token {
 /// Which methods are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Methods {
-    /// All but those about the server.
+    /// All but those that take a right of their own.
     All,
     /// Those of a service; it ends with a slash.
     Service(String),
@@ -247,7 +248,7 @@ impl Methods {
 
     fn contain(&self, method: &str) -> bool {
         match self {
-            Self::All => !super::rules::is_meta(method),
+            Self::All => !super::rules::is_apart(method),
             Self::Service(prefix) => method.starts_with(&**prefix),
             Self::One(name) => name == method,
         }
@@ -270,10 +271,10 @@ fn read(path: &Path) -> Result<Rules, AllowListError> {
     Rules::parse(&text).map_err(|(line, wrong)| AllowListError::Line { path: path_of(), line, wrong })
 }
 
-/// Reads a text as a file, and asks for leave by it with this metadata: for a method, and for what tells of the server itself.
+/// Reads a text as a file, and asks for leave by it with this metadata: for a method, and for what takes a right of its own.
 ///
 /// # Panics
-/// If it allows what tells of the server and doesn't name it.
+/// If it allows what takes a right of its own and doesn't name it.
 #[cfg(all(feature = "json", any(test, feature = "fuzzing")))]
 pub(crate) fn whoever_asks(text: &str, metadata: &[u8]) {
     use greenwave_proto::Peer;
@@ -287,6 +288,7 @@ pub(crate) fn whoever_asks(text: &str, metadata: &[u8]) {
         let may = |method| rules.authorize(&AuthorizeRequest::new(&peer, method, metadata)).is_ok();
         assert!(!may("shop.Cart/Add") || text.contains("shop.Cart/") || text.contains('*'));
         assert!(!may("greenwave.Meta/Methods") || text.contains("greenwave.Meta/"));
+        assert!(!may("shop.Admin/Stop") || text.contains("shop.Admin/"));
     }
 }
 
@@ -331,6 +333,7 @@ anyone              shop.Door/Knock
             (&cart, "shop.CartEl/Add", refused.clone()),
             (&till, "shop.Till/Shut", Ok(None)),
             (&till, "greenwave.Meta/Counters", refused.clone()),
+            (&till, "greenwave.replicated.Admin/Change", refused.clone()),
             (&till, "grpc.reflection.v1.ServerReflection/ServerReflectionInfo", refused),
             (&nobody, "shop.Door/Knock", Ok(None)),
             (&nobody, "shop.Till/Shut", unknown),

@@ -31,6 +31,13 @@ pub(crate) fn is_meta(method: &str) -> bool {
     META.iter().any(|service| method.starts_with(service))
 }
 
+/// Whether a method takes a right of its own, which who may call all the others hasn't: it tells of the server itself, or is of a
+/// service that is called Admin.
+pub(crate) fn is_apart(method: &str) -> bool {
+    let service = method.split('/').next().unwrap_or_default();
+    is_meta(method) || service.rsplit('.').next() == Some("Admin")
+}
+
 impl Rules {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_none() && self.narrower.is_empty()
@@ -175,6 +182,16 @@ mod tests {
         assert_eq!(decides(&rules, health, Some(&named("server", true))), "-");
         rules.narrower("grpc.health.v1.Health", named("probes", false));
         assert_eq!(decides(&rules, health, None), "probes");
+    }
+
+    #[test]
+    fn what_administers_takes_a_right_of_its_own() {
+        for method in ["greenwave.replicated.Admin/Change", "Admin/Stop", "greenwave.Meta/Methods"] {
+            assert!(is_apart(method), "{method}");
+        }
+        for method in ["shop.Administrators/List", "shop.Admin.Cart/Add", "shop.Cart/Admin", ""] {
+            assert!(!is_apart(method), "{method}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::raw::{Raw, call, call_id, cancel, data, eventually, part_of_call};
 use crate::siege::{COUNT, ECHO, LARGE, LARGE_BYTES, NEVER, Siege};
+use greenwave_proto::wire::{Credit, Frame};
 use greenwave_rpc::*;
 use std::io::Read;
 use std::net::TcpStream;
@@ -54,6 +55,19 @@ fn a_connection_too_many_is_closed_at_once_and_there_is_room_again_when_another_
         drop((others, next));
         siege.ends_with_violations(0);
     }
+}
+
+#[test]
+fn who_has_as_many_connections_as_an_address_may_takes_none_from_another() {
+    let siege = Siege::with(ServerConfig::default().bounds(Bounds::new().connections_each(4)));
+    let others: Vec<Raw> = (0..3).map(|_| siege.attacker()).collect();
+    assert!(is_closed_at_once(siege.address()));
+    let mut elsewhere = Raw::introduced_from([127, 0, 0, 2].into(), siege.address());
+    elsewhere.send(&call(call_id(0, 1), ECHO, b"from another address"));
+    assert_eq!(elsewhere.reply_to(call_id(0, 1)).2, b"from another address");
+    assert_eq!(siege.server.counters().connections_refused, 1);
+    drop((others, elsewhere));
+    siege.ends_with_violations(0);
 }
 
 #[test]
@@ -175,5 +189,28 @@ fn a_silent_client_that_does_not_leave_is_closed_on() {
     let mut silent = siege.attacker();
     let farewell = silent.farewell();
     assert!(farewell.told.expect("a GOAWAY").1.contains("was not used for long"));
+    siege.ends_with_violations(0);
+}
+
+/// It has been told, and goes on as if it hadn't.
+#[test]
+fn who_stays_on_a_connection_that_is_too_old_is_refused_and_what_it_began_goes_on() {
+    let siege = Siege::with(ServerConfig::default().bounds(Bounds::new().age(Duration::from_secs(1))));
+    let mut stays = siege.attacker();
+    stays.send(&call(call_id(0, 1), NEVER, b""));
+    eventually("it is begun", || siege.begun.load(Ordering::Relaxed) == 1);
+    // Each call has a number of its own.
+    let refused = (0..).find_map(|made: u32| {
+        let id = call_id(1 + (made % 500) as u16, 1 + (made / 500) as u16);
+        stays.send(&call(id, ECHO, b"still here"));
+        let (code, reason, _) = stays.reply_to(id);
+        stays.send(&Frame::Credit(Credit { credits: 1 }));
+        (code != Code::Ok).then_some((code, reason))
+    });
+    assert_eq!(refused, Some((Code::Unavailable, Reason::GoingAway)));
+    assert_eq!(siege.server.counters().cancelled, 0, "what was begun goes on");
+    stays.send(&cancel(call_id(0, 1)));
+    assert_eq!(stays.reply_to(call_id(0, 1)).0, Code::Cancelled);
+    drop(stays);
     siege.ends_with_violations(0);
 }

@@ -10,8 +10,9 @@ use greenwave_proto::wire::{
 };
 use greenwave_rpc::{Code, Reason};
 use greenwave_verbs::Address;
+use rustix::net;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
@@ -149,11 +150,23 @@ impl Raw {
 
     /// Connects, and exchanges HELLOs.
     pub(crate) fn introduced(address: &Address) -> Self {
-        let mut raw = Self::connect(address);
+        Self::connect(address).introduces_itself()
+    }
+
+    /// The same from another address of this machine.
+    pub(crate) fn introduced_from(own: Ipv4Addr, address: &Address) -> Self {
+        let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
+        net::bind(&socket, &SocketAddr::from((own, 0))).unwrap();
+        net::connect(&socket, &socket_of(address)).unwrap();
+        Self::over(TcpStream::from(socket)).introduces_itself()
+    }
+
+    fn introduces_itself(mut self) -> Self {
+        let raw = &mut self;
         raw.send(&Frame::Hello(hello()));
         let theirs = raw.read().expect("a HELLO");
         assert!(matches!(Frame::parse(&theirs, false), Ok(Frame::Hello(_))));
-        raw
+        self
     }
 
     /// Writes bytes as they are. A peer that has closed meanwhile is no error: its farewell is to be read.

@@ -15,8 +15,9 @@ use greenwave_policy::Time;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Things that may wait when what comes from outside is taken in.
+/// Things that may wait when what comes from outside is taken in, and bytes of what came before.
 const MOST: usize = 65_536;
+const MOST_BYTES: usize = 128 << 20;
 
 /// How often who sleeps and doesn't watch looks whether somebody does. Well below the time after which the others of a
 /// group miss a replica.
@@ -35,6 +36,8 @@ struct Shared<T> {
 #[derive(Debug)]
 struct State<T> {
     waiting: Vec<T>,
+    /// Of what came from outside and waits.
+    bytes: usize,
     /// Somebody has the turn.
     taken: bool,
     asleep: usize,
@@ -54,18 +57,30 @@ impl<T> State<T> {
 
 impl<T> Inbox<T> {
     pub(super) fn new() -> Self {
-        let state = State { waiting: Vec::new(), taken: false, asleep: 0, called: false, watched: None, closed: false };
+        let state = State {
+            waiting: Vec::new(),
+            bytes: 0,
+            taken: false,
+            asleep: 0,
+            called: false,
+            watched: None,
+            closed: false,
+        };
         Self(Arc::new(Shared { state: Mutex::new(state), awake: Condvar::new() }))
     }
 
     /// Puts one in. Back, if the thread is gone.
     pub(super) fn push(&self, item: T) -> Result<(), T> {
-        self.put(item, usize::MAX)
+        self.put(item, 0, |_| true)
     }
 
-    /// The same for what comes from outside: back also if too much waits.
-    pub(super) fn offer(&self, item: T) -> Result<(), T> {
-        self.put(item, MOST)
+    /// The same for what comes from outside and holds so many bytes: back also if too much waits. Where nothing from outside waits
+    /// anything has room.
+    pub(super) fn offer(&self, item: T, bytes: usize) -> Result<(), T> {
+        self.put(item, bytes, |state| {
+            let has_room = state.bytes == 0 || state.bytes.saturating_add(bytes) <= MOST_BYTES;
+            state.waiting.len() < MOST && has_room
+        })
     }
 
     /// The same by one that is about to take itself: nobody is woken for it.
@@ -76,13 +91,14 @@ impl<T> Inbox<T> {
         }
     }
 
-    fn put(&self, item: T, most: usize) -> Result<(), T> {
+    fn put(&self, item: T, bytes: usize, has_room: impl Fn(&State<T>) -> bool) -> Result<(), T> {
         greenwave_quanta::critical(|| {
             let mut state = self.lock();
-            if state.closed || state.waiting.len() >= most {
+            if state.closed || !has_room(&state) {
                 return Err(item);
             }
             state.waiting.push(item);
+            state.bytes = state.bytes.saturating_add(bytes);
             if state.call() {
                 drop(state);
                 self.0.awake.notify_one();
@@ -123,6 +139,7 @@ impl<T> Inbox<T> {
             over |= woken.1.timed_out() && (watches.is_some() || state.watched.is_none());
         }
         state.taken = true;
+        state.bytes = 0;
         std::mem::swap(&mut state.waiting, into);
     }
 
@@ -208,6 +225,25 @@ mod tests {
             }
         });
         assert_eq!(found.load(Ordering::SeqCst), 2 * ITEMS);
+    }
+
+    #[test]
+    fn what_comes_from_outside_is_bounded_in_number_and_in_bytes() {
+        let (inbox, mut taken) = (Inbox::new(), Vec::new());
+        let fill = |bytes: usize| (0..=MOST).take_while(|_| inbox.offer((), bytes).is_ok()).count();
+        assert_eq!(fill(MOST_BYTES / 8), 8);
+        assert!(inbox.offer((), 1).is_err() && inbox.offer((), 0).is_ok());
+        // What comes from within is never lost.
+        assert!(inbox.push(()).is_ok());
+        inbox.take(&mut taken, None);
+        assert_eq!(taken.len(), 10);
+        taken.clear();
+        // One has room that is longer than all may be, alone.
+        assert_eq!(fill(2 * MOST_BYTES), 1);
+        inbox.take(&mut taken, None);
+        taken.clear();
+        assert_eq!(fill(0), MOST);
+        assert!(inbox.push(()).is_ok());
     }
 
     #[test]

@@ -157,7 +157,8 @@ impl ReplicaHandle {
     /// Why there is no answer; most say that nothing was done.
     pub fn submit(&self, context: &Context, session: Session, command: Bytes) -> Result<Bytes, ReplicaError> {
         let deadline = context.deadline();
-        match self.ask(context, |promise| Event::Submit { session, command, deadline, promise })? {
+        let bytes = command.len();
+        match self.ask_with(context, bytes, |promise| Event::Submit { session, command, deadline, promise })? {
             Done::Outcome(Outcome::Applied(Answer::Done(answer))) => Ok(answer),
             Done::Outcome(Outcome::Applied(Answer::Forgotten)) => Err(ReplicaError::Forgotten),
             Done::Outcome(Outcome::Applied(Answer::NoSession)) => Err(ReplicaError::NoSession),
@@ -228,7 +229,7 @@ impl ReplicaHandle {
     /// The replica has stopped, has too much to do, or doesn't answer in time.
     pub fn inspect(&self, context: &Context) -> Result<Inspection, ReplicaError> {
         let (promise, awaited) = promise();
-        self.offer(Event::Inspect { promise })?;
+        self.offer(Event::Inspect { promise }, 0)?;
         awaited.wait(context).map(|inspection| *inspection).map_err(ReplicaError::Waiting)
     }
 
@@ -257,13 +258,23 @@ impl ReplicaHandle {
     }
 
     fn ask(&self, context: &Context, event: impl FnOnce(Promise<Done>) -> Event) -> Result<Done, ReplicaError> {
+        self.ask_with(context, 0, event)
+    }
+
+    /// The same with something that holds so many bytes.
+    fn ask_with(
+        &self,
+        context: &Context,
+        bytes: usize,
+        event: impl FnOnce(Promise<Done>) -> Event,
+    ) -> Result<Done, ReplicaError> {
         let (promise, awaited) = promise();
-        self.offer(event(promise))?;
+        self.offer(event(promise), bytes)?;
         awaited.wait(context).map_err(ReplicaError::Waiting)
     }
 
-    fn offer(&self, event: Event) -> Result<(), ReplicaError> {
-        self.0.events.offer(event).map_err(|_| {
+    fn offer(&self, event: Event, bytes: usize) -> Result<(), ReplicaError> {
+        self.0.events.offer(event, bytes).map_err(|_| {
             let refusal = if self.0.events.is_closed() { Refusal::Stopped } else { Refusal::Busy };
             ReplicaError::Refused(refusal)
         })

@@ -291,25 +291,28 @@ fn router(entrance: &Arc<Entrance>, events: &Inbox<Event>, snapshot_writer: &Inb
             let answer = first.answer(&greeting, nonce)?;
             // What is sealed may be said again by somebody else: this one asks for itself, and the answer is a fresh one.
             if nonce.is_none() && !first.is_member() {
-                greeted.offer(Event::Greeted(greeting)).map_err(|_| swamped())?;
+                greeted.offer(Event::Greeted(greeting), request.len()).map_err(|_| swamped())?;
             }
             reply.extend_from_slice(&answer);
             Ok(())
         })
         .method_bytes(MESSAGES, move |context, request, _| {
             let request = second.open(context.peer(), Sent::Messages, &request)?;
+            let bytes = request.len();
             let (header, messages) = frame::read(request).map_err(unreadable)?;
             second.admit(&header)?;
             let (from, group) = (header.from, header.group);
-            events.offer(Event::Messages { from, group, messages }).map_err(|_| swamped())
+            events.offer(Event::Messages { from, group, messages }, bytes).map_err(|_| swamped())
         })
         .method_bytes(SNAPSHOT, move |context, request, _| {
             let request = third.open(context.peer(), Sent::Piece, &request)?;
+            let bytes = request.len();
             let (header, piece) = frame::read_piece(request).map_err(unreadable)?;
             third.admit(&header)?;
             let (from, group) = (header.from, header.group);
             let (done, awaited) = promise();
-            snapshot_writer.offer(SnapshotJob::Piece { from, group, piece, done }).map_err(|_| swamped())?;
+            let job = SnapshotJob::Piece { from, group, piece, done };
+            snapshot_writer.offer(job, bytes).map_err(|_| swamped())?;
             awaited.wait(context)?
         })
 }

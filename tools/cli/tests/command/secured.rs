@@ -1,5 +1,7 @@
 //! A group whose replicas and clients talk over TLS alone, and have to show certificates.
 
+use std::time::Instant;
+
 use greenwave::tls::{Identity, Pem, TlsClient};
 use greenwave::{Address, Channel, ChannelConfig, Code, Context, MethodId};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
@@ -158,6 +160,24 @@ fn the_certificate_of_a_client_is_no_replicas_and_runs_no_group() {
         }
     }
     assert_eq!(group.done(&["get", "ada"]), "lovelace\n");
+}
+
+/// Who may call everything may not run the group for that.
+#[test]
+fn a_list_gives_leave_to_run_the_group_in_so_many_words() {
+    let world = World::new();
+    let list = world.file("allow.txt", "anyone *\n");
+    let group = Group::start_with(world, [vec![format!("--allow={list}")], Vec::new()]);
+    group.done(&["put", "ada", "lovelace"]);
+    let status = || run(&["group", "status", &format!("--peers={}", group.peers()), "--deadline=60s"]);
+    let refused = status();
+    assert!(!refused.status.success() && refused.err.contains("UNAUTHENTICATED"), "{} {}", refused.out, refused.err);
+    // The list is read again by itself.
+    std::fs::write(&list, "anyone * greenwave.replicated.Admin/*\n").unwrap();
+    let begun = Instant::now();
+    while !status().status.success() {
+        assert!(begun.elapsed() < PATIENCE, "the list isn't read again");
+    }
 }
 
 /// A group that has a key needs nothing else, and takes nobody who has another one.
