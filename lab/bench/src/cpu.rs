@@ -11,15 +11,8 @@ use anyhow::Context;
 /// # Errors
 /// When there is no such process.
 pub fn time(process: u32) -> anyhow::Result<Duration> {
-    let exact: Option<u64> = fs::read_dir(format!("/proc/{process}/task"))
-        .with_context(|| format!("process {process} is gone"))?
-        .map(|thread| {
-            let said = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-            said.split_whitespace().next()?.parse::<u64>().ok()
-        })
-        .sum();
-    match exact {
-        Some(nanos) if nanos > 0 => Ok(Duration::from_nanos(nanos)),
+    match schedstat(process, 0).with_context(|| format!("process {process} is gone"))? {
+        Some(ran) if !ran.is_zero() => Ok(ran),
         _ => ticks(&fs::read_to_string(format!("/proc/{process}/stat"))?),
     }
 }
@@ -28,12 +21,17 @@ pub fn time(process: u32) -> anyhow::Result<Duration> {
 /// of `schedstat`. `None` where the kernel doesn't tell.
 #[must_use]
 pub fn waited(process: u32) -> Option<Duration> {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
-    let each = threads.map(|thread| {
+    schedstat(process, 1).ok()?
+}
+
+/// The sum of a figure of `schedstat`, in nanoseconds there, over the threads of a process. `None` where the kernel doesn't tell,
+/// or a thread is gone meanwhile.
+fn schedstat(process: u32, figure: usize) -> std::io::Result<Option<Duration>> {
+    let each = fs::read_dir(format!("/proc/{process}/task"))?.map(|thread| {
         let said = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        said.split_whitespace().nth(1)?.parse::<u64>().ok()
+        said.split_whitespace().nth(figure)?.parse::<u64>().ok()
     });
-    each.sum::<Option<u64>>().map(Duration::from_nanos)
+    Ok(each.sum::<Option<u64>>().map(Duration::from_nanos))
 }
 
 fn ticks(stat: &str) -> anyhow::Result<Duration> {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// The model of the processor.
     pub cpu: Option<String>,
-    /// How many cores this process may use.
+    /// How many cores it has.
     pub cores: Option<usize>,
     /// Whether the machine says that it's a virtual one.
     pub virtualized: Option<bool>,
@@ -34,7 +34,7 @@ impl Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Self {
             cpu: field(&cpuinfo, "model name").map(str::to_owned),
-            cores: std::thread::available_parallelism().ok().map(usize::from),
+            cores: cores(&cpuinfo),
             virtualized: field(&cpuinfo, "flags").map(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             memory_gib: memory_gib(),
             kernel: line("/proc/sys/kernel/ostype")
@@ -72,6 +72,12 @@ pub fn commit() -> String {
 /// The time now, in UTC and to the second: `2026-11-26T06:15:48Z` (RFC 3339).
 pub fn time() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
+}
+
+/// How many cores the machine has. Those that this thread may run on are fewer where it is pinned.
+fn cores(cpuinfo: &str) -> Option<usize> {
+    let processors = cpuinfo.lines().filter(|line| line.split(':').next().is_some_and(|key| key.trim() == "processor"));
+    Some(processors.count()).filter(|count| *count > 0)
 }
 
 fn memory_gib() -> Option<f64> {
@@ -115,6 +121,12 @@ mod tests {
     fn this_machine_has_a_kernel_and_cores() {
         let machine = Machine::this();
         assert!(machine.cores.is_some_and(|cores| cores > 0));
+        // A benchmark has its thread on one of them by then, maybe.
+        let pinned = std::thread::spawn(|| {
+            let one = crate::pin::Cores::two().map_or(0, |cores| cores.client);
+            crate::pin::this_thread(one).map(|()| Machine::this().cores)
+        });
+        assert_eq!(pinned.join().unwrap().ok(), Some(machine.cores));
         assert!(machine.describe().contains(&machine.kernel.expect("every system has one")));
     }
 }

@@ -8,11 +8,11 @@ use clap::{Args, ValueEnum as _};
 use greenwave_bench::benchmark::{self, Benchmark, Named as _};
 use greenwave_bench::claims::{Claim, fits};
 use greenwave_bench::pin::{self, Cores};
-use greenwave_bench::rounds::Cell;
+use greenwave_bench::rounds::{Cell, range};
 
 use crate::case::Case;
 use crate::cell::{Attack, Testbed, connections};
-use crate::claims::{CLAIMS, HELD, KEPT, MEMORY};
+use crate::claims::{CLAIMS, HELD, KEPT, MEMORY, MOST_HELD, MOST_MEMORY};
 use crate::mix::Units;
 use crate::newcomers::SERVED;
 use crate::system::System;
@@ -171,9 +171,18 @@ fn measure(case: Case, systems: &[(System, f64)], testbed: Testbed, count: usize
         rounds.ratio(2 * at + 1, "goodput_per_s", &calm, KEPT);
         rounds.ratio(2 * at + 1, "p99_us", &calm, "p99_over_calm");
     }
+    let ratios = [KEPT, "p99_over_calm"];
     rounds.push(&mut bench.results, |metric| {
-        metric.contains("_over_") || ["goodput_per_s", "p99_us", "peak_mib", "server_cpu_share"].contains(&metric)
+        ratios.contains(&metric) || ["goodput_per_s", "p99_us", "peak_mib", "server_cpu_share"].contains(&metric)
     });
+    for (at, Cell { case, system }) in rounds.cells().iter().enumerate() {
+        for (metric, most) in [(HELD, MOST_HELD), (MEMORY, MOST_MEMORY)] {
+            let values = rounds.values(at, metric);
+            if !values.is_empty() {
+                bench.results.push(case, system, most, range(&values).1);
+            }
+        }
+    }
 }
 
 /// Says where the system lets a process have fewer connections than an attacker would.
@@ -216,9 +225,9 @@ const SERVER: [&str; 11] = [
     "server_cpu_share",
     "peak_mib",
     "bound_mib",
-    MEMORY,
+    MOST_MEMORY,
     "most_held_mib",
-    HELD,
+    MOST_HELD,
     "server_infeasible_per_s",
     "server_queue_full_per_s",
     "server_memory_refused_per_s",

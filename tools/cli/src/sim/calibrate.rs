@@ -69,8 +69,7 @@ impl Calibrate {
         progress.step("a server and who calls it");
         let mut parts = Parts::default();
         for pass in 0..PASSES {
-            parts.watch(core)?;
-            parts.pass(&mut Spinning::start(core, Wait::Spin, Order::default(), None)?)?;
+            parts.pass(core)?;
             progress.show((pass + 1) as f64 / PASSES as f64, 0);
         }
         parts.calmest().fit(&mut made);

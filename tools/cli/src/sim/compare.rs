@@ -123,6 +123,8 @@ impl Compare {
             let what = format!("{rate:.0} calls a second are more than a head can do, about {:.0}", 0.98e9 / a_call);
             return Err(Problem::wrong_use(what).remedy("say less with --load; overload has no end to compare"));
         }
+        // More than the head can do is refused before it is measured.
+        self.simulate(calibration.costs_with_caller(), &jobs, rate)?;
         let core = take_cores()?;
         let mut progress = Progress::new(self.rounds.into());
         let (mut rounds, mut parts) = (Vec::new(), Parts::default());
@@ -131,8 +133,7 @@ impl Compare {
             progress.step(format!("round {} of {}, {rate:.0} calls a second", round + 1, self.rounds));
             if self.anew && round.is_multiple_of(EVERY) {
                 spinning = None;
-                parts.watch(core)?;
-                parts.pass(&mut Spinning::start(core, Wait::Spin, Order::default(), None)?)?;
+                parts.pass(core)?;
             }
             let (spinning, warm_up) = match &mut spinning {
                 Some(spinning) => (spinning, BETWEEN),
@@ -146,8 +147,13 @@ impl Compare {
         }
         // Where others had a core for longer the round doesn't count, and so doesn't the pause.
         let longest = self.longest_wait(&rounds);
-        let report = self.simulate(calibration.with_pauses_up_to(longest).costs_with_caller(), &jobs, rate)?;
-        let with_all = self.simulate(calibration.costs_with_caller(), &jobs, rate)?;
+        let (short, all) = (calibration.with_pauses_up_to(longest), &calibration);
+        let report = self.simulate(short.costs_with_caller(), &jobs, rate)?;
+        let with_all = if short.pauses == all.pauses {
+            report.clone()
+        } else {
+            self.simulate(all.costs_with_caller(), &jobs, rate)?
+        };
         let (counted, others): (Vec<Round>, Vec<Round>) =
             rounds.into_iter().partition(|round| round.waited.is_none_or(|waited| waited <= longest));
         let shown = Shown { rate, longest, report: &report, with_all: &with_all, counted: &counted, others: &others };

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use greenwave::Snapshot;
+use greenwave::{Order, Snapshot, Wait};
 use greenwave_bench::{clock, pin};
 use greenwave_sim::calibration::{Calibration, Measured};
 
@@ -70,12 +70,22 @@ struct Counted {
 }
 
 impl Parts {
+    /// Another pass: watches who else has the cores, the caller's, on which this thread is, and `core`; then starts a server there,
+    /// and counts for a fifth of a second.
+    ///
+    /// # Errors
+    /// When a server can't be started, or a call fails.
+    pub(super) fn pass(&mut self, core: usize) -> Result<(), Problem> {
+        self.watch(core)?;
+        self.count(&mut Spinning::start(core, Wait::Spin, Order::default(), None)?)
+    }
+
     /// Watches for how long others take two cores: the caller's, on which this thread is, and the server's, which has nothing to do
     /// meanwhile but is no server's yet.
     ///
     /// # Errors
     /// When there is no thread for it.
-    pub(super) fn watch(&mut self, core: usize) -> Result<(), Problem> {
+    fn watch(&mut self, core: usize) -> Result<(), Problem> {
         let other = std::thread::Builder::new().spawn(move || pin::this_thread(core).map(|()| pauses()));
         self.pauses.extend(pauses());
         let others = other.map_err(Problem::failure)?.join().map_err(|_| Problem::failure("a thread has died"))?;
@@ -84,11 +94,11 @@ impl Parts {
         Ok(())
     }
 
-    /// Another pass: a fifth of a second.
+    /// Counts what each kind of load asks of a server.
     ///
     /// # Errors
     /// When a call fails.
-    pub(super) fn pass(&mut self, spinning: &mut Spinning) -> Result<(), Problem> {
+    fn count(&mut self, spinning: &mut Spinning) -> Result<(), Problem> {
         let before = spinning.server.counters();
         std::thread::sleep(PART);
         let idle = Counted::between(&before, &spinning.server.counters(), PART);

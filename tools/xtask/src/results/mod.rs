@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::step::{asks_for_help, root, say, wrong_use};
+use crate::step::{asks_for_help, git, root, say, wrong_use};
 use document::{Outcome, Templates};
 use files::Kept;
 
