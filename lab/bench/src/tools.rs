@@ -1,4 +1,4 @@
-//! Programs in other languages, built where their compilers are.
+//! Programs of others: in other languages, built where their compilers are, and such as Debian has.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,6 +15,28 @@ pub struct Missing(pub String);
 pub fn folder() -> PathBuf {
     // Absolute, since compilers run in folders of their own.
     std::path::absolute(bench_folder().join("tools")).unwrap_or_else(|_| bench_folder())
+}
+
+/// Installs a package where that can be done: on Debian and its like, by root.
+///
+/// # Errors
+/// When it can't be, with what to do.
+pub fn install(package: &str) -> Result<(), Missing> {
+    let remedy = format!("to install it: apt-get install {package}");
+    if !rustix::process::getuid().is_root() {
+        return Err(Missing(format!("only root can install {package}; {remedy}")));
+    }
+    for words in [&["update"][..], &["install", "--yes", "--no-install-recommends", package]] {
+        let mut apt = Command::new("apt-get");
+        // With this run level a package doesn't start a service of its own.
+        apt.args(words).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
+        let output = apt.stdin(Stdio::null()).output();
+        let output = output.map_err(|error| Missing(format!("`apt-get` can't be run ({error}); {remedy}")))?;
+        if !output.status.success() {
+            return Err(Missing(format!("`apt-get {}` failed; {remedy}", words.join(" "))));
+        }
+    }
+    Ok(())
 }
 
 /// Runs a compiler. `remedy` is what to do where there is none.

@@ -27,7 +27,7 @@ Benchmarks:
            --loads, its cases by --case, its systems by --systems
   preempt  programs with probes and without: what they cost, and how exactly quanta end
   replica  three replicas that put values, beside etcd; time without a leader after kills; batches and windows in
-           simulated networks, such with which nothing was tuned and such that change among them; installs etcd-server
+           simulated networks, such with which nothing was tuned and such that change among them; makes or installs etcd
            where it can
   rpc      calls of 64 bytes to 1 MB, typed calls, batches, many connections, against raw sockets, tonic, tarpc, volo and gRPC for Go
   served   a whole server over TCP: mixes of calls, deadlines and loads in several orders and quanta, beside tonic
@@ -79,7 +79,10 @@ fn bench(name: &str, quick: bool) -> Option<Bench> {
     let (targets, before, words): (&[Target], _, &[&str]) = match name {
         "abuse" => (&[["greenwave-bench-abuse", "--bin", "greenwave-bench-abuse"]], None, &["bench"]),
         "flows" => (&[["greenwave-flows", "--bin", "greenwave-flows"], COMMAND], None, &["bench"]),
-        "grpc" => (&[["greenwave-bench-grpc", "--bin", "greenwave-bench-grpc"]], None, &["bench"]),
+        "grpc" => {
+            let own = &[["greenwave-bench-grpc", "--bin", "greenwave-bench-grpc"]];
+            (own, Some(("a client of others", "prepare")), &["bench"])
+        }
         "path" => (&[["greenwave-path", "--bin", "greenwave-path"], COMMAND], None, &["bench"]),
         "replica" => {
             let own = &[["greenwave-bench-replica", "--bin", "greenwave-bench-replica"]];

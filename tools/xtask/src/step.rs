@@ -14,12 +14,14 @@ pub(crate) struct Steps {
     done: usize,
     of: usize,
     began: Instant,
+    /// What was passed over, and why.
+    passed_over: Vec<String>,
 }
 
 impl Steps {
     /// So many steps are to come.
     pub(crate) fn new(of: usize) -> Self {
-        Self { done: 0, of, began: Instant::now() }
+        Self { done: 0, of, began: Instant::now(), passed_over: Vec::new() }
     }
 
     /// Runs a step.
@@ -65,10 +67,15 @@ impl Steps {
     /// Passes a step over, and says why and what to do about it.
     pub(crate) fn pass_over(&mut self, name: &str, why: &str) {
         self.announce(name, why);
+        self.passed_over.push(format!("{name}: {why}"));
     }
 
-    /// Says that all is well.
+    /// Says that all is well, and what was passed over.
     pub(crate) fn finish(&self) {
+        if !self.passed_over.is_empty() {
+            println!("\nsteps passed over: {}", self.passed_over.len());
+            self.passed_over.iter().for_each(|why| println!("  {why}"));
+        }
         println!("{} of {} steps in {:.0?}", self.done, self.of, self.began.elapsed());
     }
 

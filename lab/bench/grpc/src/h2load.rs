@@ -10,6 +10,12 @@ use greenwave_bench::result::bench_folder;
 
 use crate::case::Case;
 
+/// Whether it is there.
+pub(crate) fn is_there() -> bool {
+    let said = Command::new("h2load").arg("--version").stdin(Stdio::null()).output();
+    said.is_ok_and(|output| output.status.success())
+}
+
 /// Calls a second; `None` if it isn't there. It runs on the core of the calling thread.
 pub(crate) fn rate(server: SocketAddr, path: &str, case: Case, time: Duration) -> anyhow::Result<Option<f64>> {
     let message = bench_folder().join("h2load.message");

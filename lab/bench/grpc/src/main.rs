@@ -22,6 +22,7 @@ use greenwave_bench::benchmark::Wanted;
 use greenwave_bench::pin::{self, Cores};
 use greenwave_bench::process;
 use greenwave_bench::progress::Progress;
+use greenwave_bench::tools;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use case::Case;
@@ -51,6 +52,8 @@ enum Command {
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
     },
+    /// Installs h2load, a load generator of others, if it isn't there and can be had
+    Prepare,
     /// Serves one system until standard input ends: what the other commands start
     #[command(hide = true)]
     Serve {
@@ -74,6 +77,14 @@ fn main() -> anyhow::Result<()> {
             let cores = Cores::two()?;
             let figures = Run { cores, case, system, time, cross_check: false }.measure(&mut Progress::hidden())?;
             println!("{}", serde_json::to_string(&figures)?);
+            Ok(())
+        }
+        Command::Prepare => {
+            if !h2load::is_there()
+                && let Err(missing) = tools::install("nghttp2-client")
+            {
+                println!("There is no h2load: {missing}");
+            }
             Ok(())
         }
         Command::Serve { system, idle, core } => {

@@ -9,6 +9,7 @@ use greenwave_bench::rounds::Cell;
 
 use crate::case::{CASES, Case};
 use crate::claims::CLAIMS;
+use crate::h2load;
 use crate::run::Run;
 use crate::system::System;
 
@@ -41,6 +42,11 @@ pub(crate) fn bench(cores: Cores, wanted: &Wanted) -> anyhow::Result<()> {
     bench.note_left_out(&left_out);
     let why = |system: &System| format!("Passed over: {}, {}", system.name(), system.missing().unwrap_or_default());
     bench.notes.extend(missing.iter().map(why));
+    if !h2load::is_there() {
+        bench
+            .notes
+            .push("Passed over: h2load, it isn't there; to install it: apt-get install nghttp2-client".to_owned());
+    }
     bench.finish(&CLAIMS, &chosen, |results| {
         let shown = ["p50_us", "p99_us", "p999_us", "rate_per_s", "rate_per_server_core", "server_busy_share"];
         println!("{}", results.table(&shown));

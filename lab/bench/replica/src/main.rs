@@ -69,10 +69,8 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
         Command::Prepare => {
-            if etcd::program().is_none()
-                && let Err(error) = etcd::install()
-            {
-                println!("There is no etcd ({error:#}); to install it: apt-get install etcd-server");
+            if let Err(error) = etcd::prepare() {
+                println!("There is no etcd ({error:#}); install Go, or: apt-get install etcd-server");
             }
             Ok(())
         }

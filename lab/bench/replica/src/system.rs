@@ -9,7 +9,7 @@ use crate::greenwave::Greenwave;
 pub(crate) enum System {
     /// Greenwave's replicated store, with the settings that it chooses itself.
     Greenwave,
-    /// etcd, as Debian packs it.
+    /// etcd, the newest that can be had.
     Etcd,
 }
 
@@ -31,7 +31,7 @@ impl System {
             Self::Greenwave => None,
             Self::Etcd => etcd::program()
                 .is_none()
-                .then(|| "there is no etcd; to install it: apt-get install etcd-server".to_owned()),
+                .then(|| "there is no etcd; install Go, or: apt-get install etcd-server".to_owned()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! All benchmarks of one code, in as many goes as it takes.
 //!
-//! A go keeps what it measured in `docs/results/next`, so that the next one can be on another machine of the same kind,
-//! once that is committed. When all has been measured, it takes the place of what was in `docs/results`.
+//! A go keeps what it measured in `docs/results/next`, so that the next one can be on another machine of the same kind
+//! ([`Machine::kind`]), once that is committed. When all has been measured, it takes the place of what was in `docs/results`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::files::Results;
+use super::files::{Machine, Results};
 use super::{code, folder};
 use crate::step::{git, root, target, wrong_use};
 use crate::{bench, interop};
@@ -74,12 +74,15 @@ fn commit() -> Result<String> {
     git(&root(), ["describe", "--always", "--abbrev=12", "--exclude=*"])
 }
 
-/// The commit that a file has results of, if that has the code that is asked for.
+/// The commit that a file has results of, if that has the code that is asked for, and the machine was one like this.
 fn measured_at(file: &Path, of: &str) -> Option<String> {
-    Results::read(file).ok().map(|results| results.commit).filter(|commit| code(commit) == of)
+    let results = Results::read(file).ok()?;
+    let is_alike = results.machine.kind() == Machine::this().kind();
+    Some(results.commit).filter(|commit| is_alike && code(commit) == of)
 }
 
-/// Takes what was measured of a code to what is kept of it from earlier goes, and removes there what is of other code.
+/// Takes what was measured of a code to what is kept of it from earlier goes, and removes there what is of other code, or of another
+/// kind of machine.
 /// Returns what there is nothing of yet.
 fn gather(measured: &Path, next: &Path, code: &str) -> Result<Vec<&'static str>> {
     fs::create_dir_all(next).with_context(|| format!("can't make {}", next.display()))?;
@@ -147,13 +150,19 @@ mod tests {
         let [measured, next] = ["measured", "next"].map(|name| folder.join(name));
         fs::create_dir_all(&measured).unwrap();
         fs::create_dir_all(&next).unwrap();
+        let Machine { cpu, cores, kernel } = Machine::this();
+        let result = |commit: &str, cores: Option<usize>| {
+            let machine = serde_json::json!({ "cpu": cpu, "cores": cores, "kernel": kernel });
+            serde_json::json!({ "commit": commit, "machine": machine, "rows": [] }).to_string()
+        };
         let write = |folder: &Path, name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
         // No commits that there are, so that each is a code of its own.
-        write(&measured, "rpc.json", r#"{"commit":"this","rows":[]}"#);
-        write(&measured, "grpc.json", r#"{"commit":"other","rows":[]}"#);
+        write(&measured, "rpc.json", &result("this", cores));
+        write(&measured, "grpc.json", &result("other", cores));
         write(&measured, "path.json", "half of a f");
-        write(&next, "flows.json", r#"{"commit":"this","rows":[]}"#);
-        write(&next, "served.json", r#"{"commit":"other","rows":[]}"#);
+        write(&next, "flows.json", &result("this", cores));
+        write(&next, "served.json", &result("other", cores));
+        write(&next, "replica.json", &result("this", Some(1 << 20)));
         let missing = gather(&measured, &next, "this").unwrap();
         assert!(!missing.contains(&"rpc") && !missing.contains(&"flows"), "{missing:?}");
         assert_eq!(missing.len(), ALL.len() - 2);

@@ -52,8 +52,33 @@ enum AnyRow {
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: Option<String>,
-    pub(crate) cores: Option<u64>,
+    pub(crate) cores: Option<usize>,
     pub(crate) kernel: Option<String>,
+}
+
+impl Machine {
+    /// This one.
+    pub(crate) fn this() -> Self {
+        let said = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = said("/proc/cpuinfo");
+        let values = |wanted: &'static str| {
+            cpuinfo.lines().filter_map(move |line| line.split_once(':').filter(|(key, _)| key.trim() == wanted))
+        };
+        let [kernel, release] = ["ostype", "osrelease"].map(|name| said(&format!("/proc/sys/kernel/{name}")));
+        Self {
+            cpu: values("model name").next().map(|(_, value)| value.trim().to_owned()),
+            cores: Some(values("processor").count()),
+            kernel: Some(format!("{} {}", kernel.trim(), release.trim())),
+        }
+    }
+
+    /// What machines are alike by: processor, cores, and the kernel's release, without what whoever built it has added.
+    pub(crate) fn kind(&self) -> String {
+        let said = |fact: &Option<String>| fact.clone().unwrap_or_default();
+        let kernel = said(&self.kernel);
+        let release = kernel.split('-').next().unwrap_or_default();
+        format!("{} ({} cores, {release})", said(&self.cpu), self.cores.unwrap_or(0))
+    }
 }
 
 #[derive(Deserialize)]
@@ -168,11 +193,7 @@ impl Kept {
             }
         };
         several("codes", &|results| code(&results.commit));
-        several("machines", &|results| {
-            let Machine { cpu, cores, kernel } = &results.machine;
-            let said = |fact: &Option<String>| fact.clone().unwrap_or_default();
-            format!("{} ({} cores, {})", said(cpu), cores.unwrap_or(0), said(kernel))
-        });
+        several("kinds of machines", &|results| results.machine.kind());
         for (name, results) in &self.0 {
             if results.commit.len() < 7 || !results.commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                 wrong.push(format!("{name}.json is of no commit: {}", results.commit));
@@ -201,6 +222,19 @@ mod tests {
         assert_eq!(results.cases("*/load-0.9").count(), 2);
         assert_eq!(results.cases("unit|put/*").collect::<Vec<_>>(), ["unit/load-0.9"]);
         assert_eq!(results.cases("*").count(), 0);
+    }
+
+    #[test]
+    fn machines_are_alike_whoever_built_their_kernels() {
+        let of = |kernel: &str, cores| {
+            Machine { cpu: Some("CPU".to_owned()), cores: Some(cores), kernel: Some(kernel.to_owned()) }.kind()
+        };
+        assert_eq!(of("Linux 6.18.44-fc-v509", 2), "CPU (2 cores, Linux 6.18.44)");
+        assert_eq!(of("Linux 6.18.44-fc-v509", 2), of("Linux 6.18.44-fc-v669", 2));
+        assert_ne!(of("Linux 6.18.44", 2), of("Linux 6.18.45", 2));
+        assert_ne!(of("Linux 6.18.44", 2), of("Linux 6.18.44", 1));
+        let this = Machine::this();
+        assert!(this.cores.is_some_and(|cores| cores > 0) && this.kind().contains("Linux"), "{}", this.kind());
     }
 
     #[test]

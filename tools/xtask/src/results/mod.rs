@@ -22,8 +22,9 @@ use files::Kept;
 const HELP: &str = "\
 Runs all benchmarks at the commit that is checked out, keeps their results in docs/results, and writes the figures of
 README.md and docs from them. It takes some hours, and root for the networks. What was measured of this code already, here
-or in docs/results/next, is not measured again, so a run that was ended goes on where it was. Commits that change nothing but
-results and documents have the same code.
+or in docs/results/next on a machine of the same kind, is not measured again, so a run that was ended goes on where it was.
+Commits that change nothing but results and documents have the same code; machines of the same kind have the same processor,
+cores and release of the kernel.
 
 Usage: cargo xtask results [--only NAME]...
        cargo xtask results document
@@ -32,7 +33,7 @@ Usage: cargo xtask results [--only NAME]...
   --only NAME   of these benchmarks alone; repeatable
   document      writes the figures of the documents anew, of docs/results as it is
   --verify      ends with 1 where a figure in a document isn't in a result, or isn't what is there, or was written by hand,
-                and if results are of several codes or machines
+                and if results are of several codes or kinds of machines
 
 Documents: what stands between `<!-- figures: NAME -->` and `<!-- end of figures -->` is written from what stands there in
 docs/figures/DOCUMENT.in. A figure is {FILE CASE SYSTEM METRIC FORMAT}; see tools/xtask/src/results/figure.rs.";
@@ -60,7 +61,7 @@ fn only(words: &[&str]) -> Result<Vec<String>> {
 }
 
 /// Documents that are written by other commands, whose tests see to it that they are right.
-const OF_OTHERS: [&str; 2] = ["interop.md", "unsafe.md"];
+const OF_OTHERS: [&str; 3] = ["interop.md", "reproduction.md", "unsafe.md"];
 
 /// The documents that may have figures: the README, and what is in `docs`.
 fn documents() -> Result<Vec<PathBuf>> {

@@ -29,6 +29,9 @@ pub(crate) struct Setup {
     pub(crate) bulk: bool,
 }
 
+/// Queues that people put there instead, where the kernel has them.
+const RIVALS: [&str; 3] = ["fq", "fq-codel", "cake"];
+
 const IDLE: Setup = Setup { bands: Bands::Fifo, agent: None, bulk: false };
 const FIFO: Setup = Setup { bulk: true, ..IDLE };
 const PAPER: Setup = Setup { bands: Bands::Strict, agent: Some(&["--debt", "0ms"]), bulk: true };
@@ -37,11 +40,25 @@ const GREENWAVE: Setup = Setup { agent: Some(&[]), ..PAPER };
 /// At the switch's port towards E.
 pub(crate) const SWITCH: Case = Case {
     name: "switch-queue",
-    systems: &["idle", "fifo", "paper-bucket", "greenwave", "greenwave-weighted", "greenwave-pfifo-fast"],
+    systems: &[
+        "idle",
+        "fifo",
+        "fq",
+        "fq-codel",
+        "cake",
+        "paper-bucket",
+        "greenwave",
+        "greenwave-weighted",
+        "greenwave-pfifo-fast",
+    ],
     full: Length::new(5, 3500),
     quick: Some(Length::new(1, 1500)),
-    not_quick: &["greenwave-weighted", "greenwave-pfifo-fast"],
-    missing: |bench, system| setup(system).agent.and_then(|_| bench.agent_obstacle()),
+    not_quick: &["fq", "fq-codel", "cake", "greenwave-weighted", "greenwave-pfifo-fast"],
+    missing: |bench, system| {
+        let Setup { bands, agent, .. } = setup(system);
+        let queue = || RIVALS.contains(&system).then(|| bench.testbed.lacks(bands))?;
+        agent.and_then(|_| bench.agent_obstacle()).or_else(queue)
+    },
     ratios: &[("p50_us", "fifo"), ("p99_us", "fifo"), ("p999_us", "fifo"), ("bulk_mbit", "fifo"), ("p50_us", "idle")],
     own_ratios: &[],
     run: |bench, system, time| of_system(bench, system, Bottleneck::Switch, false, Duration::ZERO, time),
@@ -50,7 +67,7 @@ pub(crate) const SWITCH: Case = Case {
 /// At host A's uplink.
 pub(crate) const HOST: Case = Case {
     name: "host-queue",
-    systems: &["idle", "fifo", "paper-bucket", "greenwave", "greenwave-pfifo-fast"],
+    systems: &["idle", "fifo", "fq", "fq-codel", "cake", "paper-bucket", "greenwave", "greenwave-pfifo-fast"],
     // A host's queue isn't filled by guests who see it.
     missing: |bench, system| bench.testbed.near_guests().map(str::to_owned).or_else(|| (SWITCH.missing)(bench, system)),
     run: |bench, system, time| {
@@ -64,7 +81,7 @@ pub(crate) const HOST: Case = Case {
 /// At the switch, with bulk that doesn't slow down.
 pub(crate) const SWITCH_UDP: Case = Case {
     name: "switch-queue-udp",
-    systems: &["fifo", "paper-bucket", "greenwave"],
+    systems: &["fifo", "fq", "fq-codel", "cake", "paper-bucket", "greenwave"],
     full: Length::new(3, 3000),
     quick: None,
     run: |bench, system, time| of_system(bench, system, Bottleneck::Switch, true, Duration::ZERO, time),
@@ -74,6 +91,9 @@ pub(crate) const SWITCH_UDP: Case = Case {
 fn setup(system: &str) -> Setup {
     match system {
         "fifo" => FIFO,
+        "fq" => Setup { bands: Bands::Fq, ..FIFO },
+        "fq-codel" => Setup { bands: Bands::FqCodel, ..FIFO },
+        "cake" => Setup { bands: Bands::Cake, ..FIFO },
         "paper-bucket" => PAPER,
         "greenwave" => GREENWAVE,
         "greenwave-weighted" => Setup { bands: Bands::Weighted, ..GREENWAVE },
@@ -106,7 +126,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Figures> {
     bench.testbed.limit(&[link])?;
     let _agents = agents(bench, agent)?;
-    let trusts = link.bands.go_by_priority() && link.at == Bottleneck::Switch;
+    let trusts = agent.is_some() && link.bands.go_by_priority() && link.at == Bottleneck::Switch;
     let _trust = trusts.then(|| bench.programs.trust(&bench.testbed)).transpose()?;
     let listen = responder_listens();
     let _responding = bench.load_on_time(Node::A1, &["respond", "--listen", &listen])?;

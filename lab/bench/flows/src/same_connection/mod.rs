@@ -6,7 +6,8 @@
 //! scarce.
 //!
 //! `no-split` is Greenwave with [`SendOrder::InOrder`](greenwave::SendOrder): whole messages, as much at once as the kernel
-//! takes. gRPC is tonic as it comes; it cuts messages into frames, and streams take turns.
+//! takes. gRPC is tonic as it comes, whose windows of 64 KiB hold a large reply up, and with wide ones (`tonic-wide`); it cuts
+//! messages into frames, and streams take turns.
 
 mod greenwave_system;
 mod outcome;
@@ -36,7 +37,16 @@ const EVERY: Duration = Duration::from_millis(1);
 /// Over a slow link.
 pub(crate) const OVER_LINK: Case = Case {
     name: "same-connection",
-    systems: &["greenwave", "no-split", "tonic", "greenwave-apart", "no-split-apart", "tonic-apart"],
+    systems: &[
+        "greenwave",
+        "no-split",
+        "tonic",
+        "tonic-wide",
+        "greenwave-apart",
+        "no-split-apart",
+        "tonic-apart",
+        "tonic-wide-apart",
+    ],
     full: Length::new(5, 6000),
     quick: None,
     not_quick: &[],
@@ -62,6 +72,7 @@ enum System {
     Greenwave,
     NoSplit,
     Tonic,
+    TonicWide,
 }
 
 /// How a server of small and large replies is run.
@@ -97,7 +108,7 @@ impl Serving {
         match self.system {
             System::Greenwave => greenwave_system::serve(self.listen, true),
             System::NoSplit => greenwave_system::serve(self.listen, false),
-            System::Tonic => tonic_system::serve(self.listen),
+            System::Tonic | System::TonicWide => tonic_system::serve(self.listen),
         }
     }
 }
@@ -108,7 +119,8 @@ impl Calling {
         let outcome = match self.system {
             System::Greenwave => greenwave_system::measure(self.to, true, self.apart, time)?,
             System::NoSplit => greenwave_system::measure(self.to, false, self.apart, time)?,
-            System::Tonic => tonic_system::measure(self.to, self.apart, time)?,
+            System::Tonic => tonic_system::measure(self.to, false, self.apart, time)?,
+            System::TonicWide => tonic_system::measure(self.to, true, self.apart, time)?,
         };
         Ok(outcome.report()?)
     }

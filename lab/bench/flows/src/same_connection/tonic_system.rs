@@ -1,4 +1,5 @@
-//! gRPC by tonic, as it comes but for the length of messages.
+//! gRPC by tonic, as it comes but for the length of messages; or with windows into which two of the large replies fit, so that none
+//! ever waits for the client.
 //!
 //! A large reply is the same bytes each time, not copied before they are framed.
 
@@ -17,6 +18,9 @@ use tonic::{Request, Response, Status};
 
 use super::outcome::{Outcome, Part, Recording};
 use super::{BULK, BULK_AT_ONCE, SMALL};
+
+/// More than two large replies have.
+const WINDOW: u32 = 32 << 20;
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
@@ -38,9 +42,13 @@ pub(super) fn serve(listen: SocketAddr) -> anyhow::Result<()> {
     })
 }
 
-pub(super) fn measure(to: SocketAddr, apart: bool, time: Duration) -> anyhow::Result<Outcome> {
+/// `wide`: with windows that hold what is asked for at once.
+pub(super) fn measure(to: SocketAddr, wide: bool, apart: bool, time: Duration) -> anyhow::Result<Outcome> {
     runtime()?.block_on(async {
-        let endpoint = Endpoint::from_shared(format!("http://{to}"))?.tcp_nodelay(true);
+        let mut endpoint = Endpoint::from_shared(format!("http://{to}"))?.tcp_nodelay(true);
+        if wide {
+            endpoint = endpoint.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
+        }
         let small = endpoint.connect().await?;
         let bulk = if apart { endpoint.connect().await? } else { small.clone() };
         crate::load::begin();

@@ -138,6 +138,12 @@ impl Testbed {
         Ok(())
     }
 
+    /// Why nobody can be served like this here; `None` if they can. A bottleneck that there is goes.
+    pub fn lacks(&self, bands: Bands) -> Option<String> {
+        let tried = self.limit(&[Link::slow(Bottleneck::Switch, bands)]).and(self.unlimit());
+        tried.err().map(|problem| format!("the kernel has no such queue: {problem}"))
+    }
+
     /// Removes all bottlenecks.
     ///
     /// # Errors
@@ -147,7 +153,7 @@ impl Testbed {
             let (node, interface) = Link::slow(at, Bands::Fifo).interface();
             let namespace = self.namespace(node);
             let shown = tool::read("tc", &["-n", &namespace, "qdisc", "show", "dev", interface, "root"])?;
-            if shown.contains("htb") {
+            if shown.contains("htb") || shown.contains("cake") {
                 tool::tc(&namespace, &[format!("qdisc delete dev {interface} root")])?;
             }
         }

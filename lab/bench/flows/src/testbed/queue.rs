@@ -31,8 +31,13 @@ pub enum Bands {
     /// `pfifo_fast`, whose three bands go by the priority of packets. That is the host's own, so a switch has to take it
     /// from the tag: `greenwave agent --trust`.
     PfifoFast,
-    /// `fq`, whose three bands go by priority too, and are weighted, since Linux 6.7.
+    /// `fq`, whose three bands go by priority too, and are weighted, since Linux 6.7. Within a band flows take turns, new ones first.
     Fq,
+    /// `fq_codel` (RFC 8290), which knows nothing of tags: flows take turns, those that have just begun first, and those whose
+    /// packets wait for long are told to slow down.
+    FqCodel,
+    /// `cake`, which does the same by hosts and flows, and is the shaper as well.
+    Cake,
 }
 
 /// The bottleneck.
@@ -78,12 +83,18 @@ impl Link {
         let Self { mbit, queue, .. } = self;
         // Two packets: what HTB sends at once is what a small packet may have to wait for.
         let burst = "burst 3k cburst 3k";
+        if self.bands == Bands::Cake {
+            return vec![format!(
+                "qdisc add dev {dev} root handle 1: cake bandwidth {mbit}mbit besteffort memlimit {queue}"
+            )];
+        }
         let mut lines = vec![format!("qdisc add dev {dev} root handle 1: htb default 20")];
         let leaf = match self.bands {
             Bands::Fifo => format!("bfifo limit {queue}"),
             Bands::PfifoFast => "pfifo_fast".to_owned(),
             Bands::Fq => format!("fq nopacing limit {}", queue / 1514),
-            Bands::Strict | Bands::Weighted => {
+            Bands::FqCodel => format!("fq_codel limit {}", queue / 1514),
+            Bands::Strict | Bands::Weighted | Bands::Cake => {
                 lines.extend(self.two_bands(dev, burst));
                 return lines;
             }
@@ -140,5 +151,10 @@ mod tests {
         assert!(weighted.contains("rate 180000kbit ceil") && weighted.contains("rate 20000kbit ceil"), "{weighted}");
         assert!(strict.contains("ip dsfield 0xb8 0xfc flowid 1:10"), "{strict}");
         assert!(!lines(Bands::Fifo).contains("filter"));
+        for (bands, queue) in [(Bands::FqCodel, "fq_codel limit 173"), (Bands::Fq, "fq nopacing limit 173")] {
+            let lines = lines(bands);
+            assert!(lines.contains("htb rate 200mbit") && lines.contains(queue), "{lines}");
+        }
+        assert!(lines(Bands::Cake).contains("cake bandwidth 200mbit besteffort memlimit 262144"));
     }
 }

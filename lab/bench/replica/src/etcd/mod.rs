@@ -1,19 +1,22 @@
-//! etcd: three members on this machine, by the program that Debian's `etcd-server` brings, with their best settings.
+//! etcd: three members on this machine, with their best settings, by the newest program that can be had: made by Go from what
+//! its proxy has, or what is in the search path, or what Debian's `etcd-server` brings.
 
 mod wire;
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use greenwave_bench::grpc::{GrpcTarget, Settings, call};
 use greenwave_bench::pin;
 use greenwave_bench::target::Target;
+use greenwave_bench::tools;
 use prost::Message as _;
 use tokio::runtime::Runtime;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -53,13 +56,52 @@ struct Calls {
     channels: Vec<Channel>,
 }
 
-/// Where the program is, in the search path or where Debian has it.
+/// The newest release.
+const NEWEST: &str = "v3.7.3";
+
+/// Where the program is: made by Go, in the search path, or where Debian has it.
 pub(crate) fn program() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain([PathBuf::from("/usr/bin")])
-        .map(|folder| folder.join("etcd"))
+    [made().join("etcd")]
+        .into_iter()
+        .chain(env::split_paths(&path).chain([PathBuf::from("/usr/bin")]).map(|folder| folder.join("etcd")))
         .find(|path| path.is_file())
+}
+
+/// Where Go makes it.
+fn made() -> PathBuf {
+    tools::folder().join(format!("etcd-{NEWEST}"))
+}
+
+/// Has Go make the newest one, unless it has; or installs Debian's if there is none at all, where root can.
+///
+/// # Errors
+/// There is none, and none can be had.
+pub(crate) fn prepare() -> anyhow::Result<()> {
+    if made().join("etcd").is_file() {
+        return Ok(());
+    }
+    match make() {
+        Err(error) if program().is_none() => Ok(tools::install("etcd-server").with_context(|| error.to_string())?),
+        Err(error) => {
+            println!("The newest etcd ({NEWEST}) isn't measured, but another one: {error}");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// As a dependency of a module that has no other use: by itself its module isn't to be installed, as it says where its sisters
+/// are in its own repository.
+fn make() -> anyhow::Result<()> {
+    let folder = made();
+    fs::create_dir_all(&folder).with_context(|| format!("can't make {}", folder.display()))?;
+    let module = format!("module etcd\n\ngo 1.26\n\nrequire go.etcd.io/etcd/server/v3 {NEWEST}\n");
+    fs::write(folder.join("go.mod"), module).with_context(|| format!("can't write to {}", folder.display()))?;
+    let mut build = Command::new("go");
+    build.args(["build", "-mod=mod", "-o", "etcd", "go.etcd.io/etcd/server/v3"]).current_dir(&folder);
+    tools::build(&mut build, "install Go 1.26 or newer (https://go.dev/dl)").map_err(|missing| anyhow!("{missing}"))?;
+    Ok(())
 }
 
 /// Which version the program is.
@@ -72,23 +114,10 @@ fn version_in(said: &str) -> Option<String> {
     said.lines().find_map(|line| line.strip_prefix("etcd Version: ")).map(|version| version.trim().to_owned())
 }
 
-/// Installs it where that can be done: on Debian and its like, by root.
-pub(crate) fn install() -> anyhow::Result<()> {
-    ensure!(rustix::process::getuid().is_root(), "only root can install it");
-    for words in [&["update"][..], &["install", "--yes", "--no-install-recommends", "etcd-server"]] {
-        let mut apt = Command::new("apt-get");
-        // With this run level the package doesn't start a service of its own.
-        apt.args(words).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
-        let output = apt.output().context("there is no apt-get")?;
-        ensure!(output.status.success(), "apt-get {} failed", words.join(" "));
-    }
-    Ok(())
-}
-
 impl Etcd {
     /// Starts a new one and waits until it has a leader.
     pub(crate) fn start() -> anyhow::Result<Self> {
-        let program = program().context("there is no etcd; to install it: apt-get install etcd-server")?;
+        let program = program().context("there is no etcd; install Go, or: apt-get install etcd-server")?;
         let folder = Folder::new()?;
         let ports: [u16; 2 * MEMBERS] = free_ports()?;
         let url = |port: u16| format!("http://127.0.0.1:{port}");
