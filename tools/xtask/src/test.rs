@@ -17,13 +17,14 @@ const HELP: &str = "\
 Checks formatting, lints, panics, documentation, dependencies, the models of lock-free code, fuzz targets, the eBPF
 object, what is claimed of figures that are the same on every machine, and runs all tests.
 
-Usage: cargo xtask test [--quick]
+Usage: cargo xtask test [--quick | --fuzz]
 
 Options:
   --quick  formatting, lints and tests alone
+  --fuzz   builds the fuzz targets, too, which takes some minutes
 
-The fuzz targets run for two seconds each where `cargo xtask fuzz` has built them before, and their seeds are replayed by
-the tests in any case; dependencies are checked by deny.toml where cargo-deny is, with advisories if those can be had;
+The fuzz targets run for two seconds each, with --fuzz or where `cargo xtask fuzz` has built them before, and their seeds are
+replayed by the tests in any case; dependencies are checked by deny.toml where cargo-deny is, with advisories if those can be had;
 signed tokens and AWS-LC's cryptography, which are off by default, are tested by themselves; C code is put to the test
 where clang is, the harness in Go where Go is, the backend over libfabric where libfabric-dev is, and replicas under
 faults for some seconds where root runs it. The tests find no programs but those that README.md names. What is passed
@@ -36,9 +37,10 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     if asks_for_help(words) {
         return say(HELP);
     }
-    let quick = match words {
-        [] => false,
-        [word] if word == "--quick" => true,
+    let (quick, fuzz) = match words {
+        [] => (false, false),
+        [word] if word == "--quick" => (true, false),
+        [word] if word == "--fuzz" => (false, true),
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
     let mut steps = Steps::new(if quick { 3 } else { 20 + fabric_steps() });
@@ -53,7 +55,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         steps.run("documentation", cargo(documentation).env("RUSTDOCFLAGS", "-D warnings"))?;
         dependencies(&mut steps)?;
         models(&mut steps)?;
-        fuzz::smoke(&mut steps, FUZZ_TIME)?;
+        fuzz::smoke(&mut steps, FUZZ_TIME, fuzz)?;
         c_code(&mut steps)?;
         go(&mut steps)?;
         ebpf::check(&mut steps)?;
