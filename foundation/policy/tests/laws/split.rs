@@ -91,7 +91,6 @@ fn a_chunk_can_depend_on_its_message() {
     assert_eq!(queue.next_with(|_| 16), Some((&mut 8, 12, true)));
 }
 
-/// What is done to a queue.
 /// Who has waited longest is found without looking at all who wait: ten times as many cost about ten times as much to send.
 #[test]
 fn many_messages_cost_each_of_them_no_more_than_few() {
@@ -102,12 +101,18 @@ fn many_messages_cost_each_of_them_no_more_than_few() {
         while queue.next(100).is_some() {}
         begin.elapsed().as_secs_f64() / count as f64
     };
-    // The least of some, as whatever disturbs a measurement makes it longer.
-    let least = |count| (0..7).map(|_| time_of(count)).fold(f64::INFINITY, f64::min);
-    let (few, many) = (least(2_000), least(20_000));
-    assert!(many < 5.0 * few, "{few:e} s each of few, {many:e} s each of many");
+    // The least of some, as whatever disturbs a measurement makes it longer: of more where the machine is busy.
+    let (mut few, mut many) = (f64::INFINITY, f64::INFINITY);
+    for round in 0..200 {
+        (few, many) = (few.min(time_of(2_000)), many.min(time_of(20_000)));
+        if round >= 7 && many < 5.0 * few {
+            return;
+        }
+    }
+    panic!("{few:e} s each of few, {many:e} s each of many");
 }
 
+/// What is done to a queue.
 #[derive(Clone, Debug)]
 enum Act {
     Push {

@@ -92,6 +92,9 @@ struct Run<'a> {
     overhead_ns: u128,
     /// What looks and posts took whatever they found and carried.
     fixed_ns: u128,
+    /// What posts took, and looks beyond what one takes that finds nothing.
+    posted_ns: u128,
+    looked_ns: u128,
     last_arrival: Option<(u64, u128, u128, u128)>,
 }
 
@@ -152,6 +155,8 @@ impl<'a> Run<'a> {
             busy_ns: 0,
             overhead_ns: 0,
             fixed_ns: 0,
+            posted_ns: 0,
+            looked_ns: 0,
             last_arrival: None,
         }
     }
@@ -267,6 +272,7 @@ impl<'a> Run<'a> {
         let own = if ends.has_own() { nanos(self.costs.own) } else { 0 };
         let rest = if found == 0 { 0 } else { nanos(self.costs.round) + own };
         self.fixed_ns += u128::from(fixed + rest);
+        self.looked_ns += u128::from(look.saturating_sub(nanos(self.costs.look_empty)));
         self.overhead_ns += u128::from(cost + look - fixed);
         self.takes(at, after + cost + look + rest);
     }
@@ -411,6 +417,7 @@ impl<'a> Run<'a> {
         let cost = nanos(self.costs.post) + ends.beyond_one() * nanos(self.costs.post_end) + each;
         head.doing = Doing::Post { cost, then_look };
         self.fixed_ns += u128::from(cost - each);
+        self.posted_ns += u128::from(cost);
         self.overhead_ns += u128::from(each);
         self.takes(at, cost);
     }
@@ -467,6 +474,7 @@ impl<'a> Run<'a> {
     fn report(mut self, cut: Option<Cut>) -> Report {
         let mut report = self.report;
         report.seconds = self.now as f64 / 1e9;
+        (report.posted, report.looked) = (self.posted_ns as f64 / 1e9, self.looked_ns as f64 / 1e9);
         let (until, busy, overhead, fixed) =
             self.last_arrival.unwrap_or((self.now, self.busy_ns, self.overhead_ns, self.fixed_ns));
         let in_all = until as f64 * self.heads.len() as f64;
@@ -506,6 +514,8 @@ impl Report {
             preemptions: 0,
             stolen: 0,
             posts: 0,
+            posted: 0.0,
+            looked: 0.0,
             most_unfinished: 0,
             events: 0,
             hash: 0,

@@ -29,6 +29,10 @@ pub struct Report {
     pub stolen: u64,
     /// How often [heads](super::Scheme::Heads) posted.
     pub posts: u64,
+    /// For how many seconds they did in all.
+    pub posted: f64,
+    /// The same of their looks that found something, beyond what one that finds nothing takes.
+    pub looked: f64,
     /// How many were unfinished at most.
     pub most_unfinished: usize,
     /// Arrivals, hand-overs and ends of turns.

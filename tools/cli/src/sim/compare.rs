@@ -21,7 +21,7 @@ use greenwave_sim::Seed;
 use greenwave_sim::calibration::Errors;
 use greenwave_sim::cores::{self, Cores, Costs, Load, Method, Report, Scheme, Work};
 
-use super::compared::{self, QUANTILES, Round, Row, Shown, posts, predicted_posts, rows};
+use super::compared::{self, QUANTILES, Round, Row, Shown, posts, predicted_posts, predicted_turns, rows, turns};
 use super::parts::Parts;
 use super::plan::calibration;
 use super::spinning::{MOST_STAGES, Spinning, Works, request, take_cores};
@@ -139,7 +139,8 @@ impl Compare {
                 Some(spinning) => (spinning, BETWEEN),
                 none => (none.insert(Spinning::start(core, Wait::Spin, self.order, self.quantum())?), WARM_UP),
             };
-            rounds.push(self.measure(spinning, rate, u64::from(round), warm_up, &mut progress)?);
+            let empty = calibration.look_empty_ns;
+            rounds.push(self.measure(spinning, rate, u64::from(round), warm_up, empty, &mut progress)?);
         }
         drop((progress, spinning));
         if self.anew {
@@ -213,6 +214,7 @@ impl Compare {
         rate: f64,
         round: u64,
         warm_up: Duration,
+        empty: f64,
         progress: &mut Progress,
     ) -> Result<Round, Problem> {
         let classes = vec![
@@ -238,9 +240,12 @@ impl Compare {
                 format!("{:.1} % of {rate:.0} calls a second were not answered, mostly {mostly}", 100.0 * missed);
             return Err(Problem::failure(what).remedy("this machine can't keep up: say less with --load"));
         }
+        let looks = (after.looks - before.looks) as f64;
         Ok(Round {
             measured,
             posts: after.posts - before.posts,
+            post_ns: (after.post_nanos - before.post_nanos) as f64,
+            look_ns: (after.look_nanos - before.look_nanos) as f64 - looks * empty,
             // The server counts each stage's.
             calls: (after.calls - before.calls) / u64::from(self.stages),
             waited: waited_after.zip(waited_before).map(|(after, before)| after.saturating_sub(before)),
@@ -278,6 +283,9 @@ impl Compare {
         show!("{}", compared::table(rows).trim_end());
         let lag = shown.lag();
         show!("posts: {:.2} a call were measured, {:.2} predicted", posts(counted), predicted_posts(report));
+        let ns = |[look, post]: [f64; 2]| format!("{look:.0} and {post:.0}");
+        let (measured, predicted) = (turns(counted), predicted_turns(report));
+        show!("looks and posts: {} ns a call were measured, {} predicted", ns(measured), ns(predicted));
         show!("measured: {} of {} rounds of {:?}; sent up to {lag:.1?} late", counted.len(), self.rounds, self.time);
         if !others.is_empty() {
             let (measured, predicted) =

@@ -22,6 +22,9 @@ pub(super) struct Round {
     /// How often the server posted, and calls that came to it.
     pub(super) posts: u64,
     pub(super) calls: u64,
+    /// What its posts took, in nanoseconds, and its looks beyond those that found nothing.
+    pub(super) post_ns: f64,
+    pub(super) look_ns: f64,
     /// How long its threads waited for a core that others had, if the kernel tells.
     pub(super) waited: Option<Duration>,
 }
@@ -110,6 +113,7 @@ impl Shown<'_> {
             "max_send_lag_us": self.lag().as_secs_f64() * 1e6,
             "rounds": { "counted": self.counted.len(), "others": self.others.len() },
             "posts_per_call": { "measured": posts(self.counted), "predicted": predicted_posts(self.report) },
+            "turns_ns_per_call": { "measured": turns(self.counted), "predicted": predicted_turns(self.report) },
             "all_rounds": {
                 "measured": quantiles(self.of_all()),
                 "predicted": quantiles(QUANTILES.map(|(_, share)| 1e6 * self.with_all.all.quantile(share))),
@@ -122,6 +126,17 @@ impl Shown<'_> {
 pub(super) fn posts(rounds: &[Round]) -> f64 {
     let sum = |of: fn(&Round) -> u64| rounds.iter().map(of).sum::<u64>() as f64;
     sum(|round| round.posts) / sum(|round| round.calls).max(1.0)
+}
+
+/// What looks and posts took for each call, in nanoseconds.
+pub(super) fn turns(rounds: &[Round]) -> [f64; 2] {
+    let sum = |of: fn(&Round) -> f64| rounds.iter().map(of).sum::<f64>();
+    let calls = sum(|round| round.calls as f64).max(1.0);
+    [sum(|round| round.look_ns) / calls, sum(|round| round.post_ns) / calls]
+}
+
+pub(super) fn predicted_turns(report: &Report) -> [f64; 2] {
+    [report.looked, report.posted].map(|seconds| seconds * 1e9 / report.done.max(1) as f64)
 }
 
 pub(super) fn predicted_posts(report: &Report) -> f64 {
