@@ -112,6 +112,13 @@ impl Instance {
         self.time(k, window) + self.demand(k).leader_cpu
     }
 
+    /// The same where commands wait, or come whatever is answered: the leader does its other work meanwhile. A follower
+    /// executes the batch before, beside its sync, and what of that takes longer is in the way of the next.
+    pub(super) fn steady_turn(&self, k: f64, window: f64) -> f64 {
+        let executes = if self.followers == 0.0 { 0.0 } else { k * self.follower[2] };
+        self.time(k, window) + (executes - self.sync(k)).max(0.0)
+    }
+
     /// How long the clients' next commands take to come to the leader, beside what is theirs: where they share its
     /// interface, the answers leave behind the appends that no quorum needs, and the commands come in one after another.
     pub(super) fn away(&self, k: f64) -> f64 {

@@ -38,10 +38,13 @@
 //! *turns*, not of instances. The *beat*, at which slots of a window of `w` become free, is the larger of what window
 //! and busiest resource allow, with a soft corner (8th powers), as near it chance idles now the one, now the other:
 //! ```text
-//! beat     = || (T_inst + T_cpu) / w , max(T_net, T_cpu, T_cpu', T_disk) ||_8
+//! beat     = || T_turn / w , max(T_net, T_cpu, T_cpu', T_disk) ||_8
+//! T_turn   = T_inst + max(k c' - F, 0)                                saturated, open
+//!          = T_inst + T_cpu                                           closed
 //! X        = k / beat
 //! ```
-//! `T_cpu` is added to the turn as the acknowledgement that ends an instance queues behind the answers of another.
+//! A follower executes a batch beside the next one's sync, and what takes longer than that is in the next one's way. In a
+//! closed loop `T_cpu` is added, as the acknowledgement that ends an instance queues behind the answers of another.
 //!
 //! **Which `k` forms** depends on the beat, and the beat on `k`; [`predict()`] finds where both agree:
 //! ```text

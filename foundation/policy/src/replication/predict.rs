@@ -80,20 +80,27 @@ impl Model {
         self.prediction(&outcome)
     }
 
-    /// Seconds between two instances' ends.
-    ///
+    /// Seconds between two instances' ends, where clients wait for their answers.
+    fn beat(&self, k: f64, window: f64) -> f64 {
+        self.beat_of(k, window, self.instance.turn(k, window), Power::Four)
+    }
+
+    /// The same where commands wait, or come whatever is answered.
+    fn steady_beat(&self, k: f64, window: f64) -> f64 {
+        self.beat_of(k, window, self.instance.steady_turn(k, window), Power::Eight)
+    }
+
     /// The least that the window and the busiest resource allow, with a soft corner where the two meet: there, chance
     /// has now the one idle, now the other. The more so, the more batches differ (`power`).
-    fn beat(&self, k: f64, window: f64, power: Power) -> f64 {
+    fn beat_of(&self, k: f64, window: f64, turn: f64, power: Power) -> f64 {
         let busiest = self.instance.demand(k).most();
-        let turn = self.instance.turn(k, window);
         let lossless = corner(turn / window, busiest, power);
         let late = self.instance.loss_delay(k, lossless);
         if late == 0.0 { lossless } else { corner((turn + late) / window, busiest, power) }
     }
 
     fn saturated(&self, k: f64, window: f64) -> Outcome {
-        let beat = self.beat(k, window, Power::Eight);
+        let beat = self.steady_beat(k, window);
         let under_way = window * beat;
         let fixed = self.instance.time(k, window).min(under_way) + self.instance.answer(k);
         let waits = (under_way - self.instance.time(k, window)).max(0.0);
@@ -151,7 +158,7 @@ impl Model {
         let spare = demand.most() / demand.leader_cpu;
         let turns = (self.instance.turn(k, window) / demand.leader_cpu).max(1.0) * spare.powi(8);
         let under_way = window.min(clients).min(turns);
-        let beat = if under_way < window { demand.most() } else { self.beat(k, under_way, Power::Four) };
+        let beat = if under_way < window { demand.most() } else { self.beat(k, under_way) };
         let away = think + self.instance.away(k);
         let (wait, waiting) = if window <= under_way && window < clients {
             // A command that comes back `away` after its instance's end waits for the next beat, or, if that is long
@@ -209,8 +216,8 @@ impl Model {
                 longest_wait: 0.0,
             };
         }
-        let k = agree(most, |k| per_s * self.beat(k, window, Power::Eight));
-        let beat = self.beat(k, window, Power::Eight);
+        let k = agree(most, |k| per_s * self.steady_beat(k, window));
+        let beat = self.steady_beat(k, window);
         if k / beat < per_s * (1.0 - 1e-6) {
             let (k, window) = (most, window);
             let fixed = f64::INFINITY;
