@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_and_never_reads_is_let_go() {
+    fn who_never_ends_a_request_is_let_go() {
         let mut held = Vec::new();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

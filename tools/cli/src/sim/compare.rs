@@ -124,7 +124,7 @@ impl Compare {
             return Err(Problem::wrong_use(what).remedy("say less with --load; overload has no end to compare"));
         }
         // More than the head can do is refused before it is measured.
-        self.simulate(calibration.costs_with_caller(), &jobs, rate)?;
+        let by_calibration = self.simulate(calibration.costs_with_caller(), &jobs, rate)?;
         let core = take_cores()?;
         let mut progress = Progress::new(self.rounds.into());
         let (mut rounds, mut parts) = (Vec::new(), Parts::default());
@@ -139,25 +139,28 @@ impl Compare {
                 Some(spinning) => (spinning, BETWEEN),
                 none => (none.insert(Spinning::start(core, Wait::Spin, self.order, self.quantum())?), WARM_UP),
             };
-            let empty = calibration.look_empty_ns;
-            rounds.push(self.measure(spinning, rate, u64::from(round), warm_up, empty, &mut progress)?);
+            rounds.push(self.measure(spinning, rate, u64::from(round), warm_up, &mut progress)?);
         }
         drop((progress, spinning));
-        if self.anew {
+        let with_all = if self.anew {
             parts.fit(&mut calibration);
-        }
+            self.simulate(calibration.costs_with_caller(), &jobs, rate)?
+        } else {
+            by_calibration
+        };
         // Where others had a core for longer the round doesn't count, and so doesn't the pause.
         let longest = self.longest_wait(&rounds);
-        let (short, all) = (calibration.with_pauses_up_to(longest), &calibration);
-        let report = self.simulate(short.costs_with_caller(), &jobs, rate)?;
-        let with_all = if short.pauses == all.pauses {
-            report.clone()
+        let short = calibration.with_pauses_up_to(longest);
+        let report = if short.pauses == calibration.pauses {
+            with_all.clone()
         } else {
-            self.simulate(all.costs_with_caller(), &jobs, rate)?
+            self.simulate(short.costs_with_caller(), &jobs, rate)?
         };
         let (counted, others): (Vec<Round>, Vec<Round>) =
             rounds.into_iter().partition(|round| round.waited.is_none_or(|waited| waited <= longest));
-        let shown = Shown { rate, longest, report: &report, with_all: &with_all, counted: &counted, others: &others };
+        let empty = calibration.look_empty_ns;
+        let shown =
+            Shown { rate, longest, empty, report: &report, with_all: &with_all, counted: &counted, others: &others };
         let rows = rows(&report, &counted);
         let errors = self.errors(&rows, rate);
         if self.keep {
@@ -214,7 +217,6 @@ impl Compare {
         rate: f64,
         round: u64,
         warm_up: Duration,
-        empty: f64,
         progress: &mut Progress,
     ) -> Result<Round, Problem> {
         let classes = vec![
@@ -240,12 +242,12 @@ impl Compare {
                 format!("{:.1} % of {rate:.0} calls a second were not answered, mostly {mostly}", 100.0 * missed);
             return Err(Problem::failure(what).remedy("this machine can't keep up: say less with --load"));
         }
-        let looks = (after.looks - before.looks) as f64;
         Ok(Round {
             measured,
             posts: after.posts - before.posts,
-            post_ns: (after.post_nanos - before.post_nanos) as f64,
-            look_ns: (after.look_nanos - before.look_nanos) as f64 - looks * empty,
+            post_ns: after.post_nanos - before.post_nanos,
+            looks: after.looks - before.looks,
+            look_ns: after.look_nanos - before.look_nanos,
             // The server counts each stage's.
             calls: (after.calls - before.calls) / u64::from(self.stages),
             waited: waited_after.zip(waited_before).map(|(after, before)| after.saturating_sub(before)),
@@ -268,7 +270,7 @@ impl Compare {
     }
 
     fn show(&self, rows: &[Row], shown: &Shown<'_>) {
-        let Shown { rate, longest, report, with_all, counted, others } = shown;
+        let Shown { rate, longest, report, with_all, counted, others, .. } = shown;
         let quantum =
             self.quantum().map_or("none, as nothing is preempted in this build".to_owned(), |it| format!("{it:?}"));
         show!(
@@ -284,7 +286,7 @@ impl Compare {
         let lag = shown.lag();
         show!("posts: {:.2} a call were measured, {:.2} predicted", posts(counted), predicted_posts(report));
         let ns = |[look, post]: [f64; 2]| format!("{look:.0} and {post:.0}");
-        let (measured, predicted) = (turns(counted), predicted_turns(report));
+        let (measured, predicted) = (turns(counted, shown.empty), predicted_turns(report));
         show!("looks and posts: {} ns a call were measured, {} predicted", ns(measured), ns(predicted));
         show!("measured: {} of {} rounds of {:?}; sent up to {lag:.1?} late", counted.len(), self.rounds, self.time);
         if !others.is_empty() {

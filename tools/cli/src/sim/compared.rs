@@ -22,9 +22,10 @@ pub(super) struct Round {
     /// How often the server posted, and calls that came to it.
     pub(super) posts: u64,
     pub(super) calls: u64,
-    /// What its posts took, in nanoseconds, and its looks beyond those that found nothing.
-    pub(super) post_ns: f64,
-    pub(super) look_ns: f64,
+    /// What its posts took, in nanoseconds; how often it looked, and what that took.
+    pub(super) post_ns: u64,
+    pub(super) looks: u64,
+    pub(super) look_ns: u64,
     /// How long its threads waited for a core that others had, if the kernel tells.
     pub(super) waited: Option<Duration>,
 }
@@ -34,6 +35,8 @@ pub(super) struct Shown<'a> {
     pub(super) rate: f64,
     /// How long a round that counts may have waited for cores.
     pub(super) longest: Duration,
+    /// What a look takes that finds nothing, in nanoseconds.
+    pub(super) empty: f64,
     pub(super) report: &'a Report,
     /// With all pauses.
     pub(super) with_all: &'a Report,
@@ -113,7 +116,7 @@ impl Shown<'_> {
             "max_send_lag_us": self.lag().as_secs_f64() * 1e6,
             "rounds": { "counted": self.counted.len(), "others": self.others.len() },
             "posts_per_call": { "measured": posts(self.counted), "predicted": predicted_posts(self.report) },
-            "turns_ns_per_call": { "measured": turns(self.counted), "predicted": predicted_turns(self.report) },
+            "turns_ns_per_call": { "measured": turns(self.counted, self.empty), "predicted": predicted_turns(self.report) },
             "all_rounds": {
                 "measured": quantiles(self.of_all()),
                 "predicted": quantiles(QUANTILES.map(|(_, share)| 1e6 * self.with_all.all.quantile(share))),
@@ -124,15 +127,18 @@ impl Shown<'_> {
 
 /// How often the server posted for each call.
 pub(super) fn posts(rounds: &[Round]) -> f64 {
-    let sum = |of: fn(&Round) -> u64| rounds.iter().map(of).sum::<u64>() as f64;
-    sum(|round| round.posts) / sum(|round| round.calls).max(1.0)
+    sum(rounds, |round| round.posts) / sum(rounds, |round| round.calls).max(1.0)
 }
 
-/// What looks and posts took for each call, in nanoseconds.
-pub(super) fn turns(rounds: &[Round]) -> [f64; 2] {
-    let sum = |of: fn(&Round) -> f64| rounds.iter().map(of).sum::<f64>();
-    let calls = sum(|round| round.calls as f64).max(1.0);
-    [sum(|round| round.look_ns) / calls, sum(|round| round.post_ns) / calls]
+fn sum(rounds: &[Round], of: fn(&Round) -> u64) -> f64 {
+    rounds.iter().map(of).sum::<u64>() as f64
+}
+
+/// What looks and posts took for each call, in nanoseconds; looks beyond what each takes that finds nothing.
+pub(super) fn turns(rounds: &[Round], empty: f64) -> [f64; 2] {
+    let calls = sum(rounds, |round| round.calls).max(1.0);
+    let looks = sum(rounds, |round| round.look_ns) - empty * sum(rounds, |round| round.looks);
+    [looks, sum(rounds, |round| round.post_ns)].map(|nanos| nanos / calls)
 }
 
 pub(super) fn predicted_turns(report: &Report) -> [f64; 2] {

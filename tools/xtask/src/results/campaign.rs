@@ -82,8 +82,7 @@ fn measured_at(file: &Path, of: &str) -> Option<String> {
 }
 
 /// Takes what was measured of a code to what is kept of it from earlier goes, and removes there what is of other code, or of another
-/// kind of machine.
-/// Returns what there is nothing of yet.
+/// kind of machine. Returns what there is nothing of yet.
 fn gather(measured: &Path, next: &Path, code: &str) -> Result<Vec<&'static str>> {
     fs::create_dir_all(next).with_context(|| format!("can't make {}", next.display()))?;
     let mut missing = Vec::new();

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use bytes::Bytes;
 use greenwave_bench::grpc::{GrpcTarget, Settings, call};
 use greenwave_bench::pin;
@@ -100,8 +100,7 @@ fn make() -> anyhow::Result<()> {
     fs::write(folder.join("go.mod"), module).with_context(|| format!("can't write to {}", folder.display()))?;
     let mut build = Command::new("go");
     build.args(["build", "-mod=mod", "-o", "etcd", "go.etcd.io/etcd/server/v3"]).current_dir(&folder);
-    tools::build(&mut build, "install Go 1.26 or newer (https://go.dev/dl)").map_err(|missing| anyhow!("{missing}"))?;
-    Ok(())
+    Ok(tools::build(&mut build, "install Go 1.26 or newer (https://go.dev/dl)")?)
 }
 
 /// Which version the program is.
