@@ -12,11 +12,15 @@
 //!    is earliest no time to spare, but for a [margin](MARGIN), the watched go first, the earliest deadline before the
 //!    others. Whatever order they are in, none of them is late by then if the estimates are right: each of their
 //!    deadlines is that one or a later one, and the sum includes all that may go before it.
-//!    Where admission refuses who has too little of its budget left when it comes up, that is what has to be met.
+//!    Where admission refuses who has too little of its budget left when it comes up, it is at risk when that is near.
 //! 3. What can't be in time any more isn't watched. It would make others late and gain nothing (the domino effect).
 //! 4. If all that is watched takes longer than until the latest of its deadlines, some of it will be late whatever is done.
 //!    Fewest are if it is the longest that gives way (Moore and Hodgson, 1968), so that one isn't watched any more, if it
 //!    is [much longer](OUTLIER) than the others: among equals the earliest deadline decides.
+//! 5. A watched call that is too late, or that admission would refuse, is the sign of an overload: more of the work was at
+//!    risk than the guard knew of, as calls are watched only halfway. From then on each call is watched as it comes, until
+//!    there is time to spare again. So the earliest deadline goes first while an overload lasts, and admission turns away
+//!    those in no hurry; without that it is the tight ones who come up too late, behind what is shorter or came earlier.
 //!
 //! So the guard is as wide as the work that is at risk, and no wider. Among the watched it is the deadline that counts and
 //! not the laxity: of two calls with the same laxity the one that runs keeps its own while the other's shrinks, so they
@@ -79,6 +83,8 @@ pub(super) struct Guarded<T> {
     endangered: i64,
     guarded: i64,
     latest: i64,
+    /// Whether calls are watched as they come, by 5 above.
+    overloaded: bool,
     /// The share of its budget that a call needs to have when it comes up.
     reserve: f64,
     pushed: i64,
@@ -116,6 +122,7 @@ impl<T> Guarded<T> {
             endangered: 0,
             guarded: 0,
             latest: i64::MIN,
+            overloaded: false,
             reserve: 0.0,
             pushed: 0,
             pushed_first: 0,
@@ -167,16 +174,17 @@ impl<T> Guarded<T> {
         if self.len() == 0 {
             return true;
         }
-        let (now, due) = (signed(now), self.due(urgency));
+        let (now, due) = (signed(now), urgency.due());
         self.watch(now);
+        // Whether there is an overload is known before it is asked whether this one would be watched.
+        self.first_watched(now);
         let own = if self.watched_from(urgency) <= now && !is_late(urgency, now) { work(urgency) } else { 0 };
         let own = self.give_up(now, own, due);
         let first = self.first_watched(now);
-        if let Some(first) = first.filter(|first| self.is_at_risk(first.key, own, now)) {
-            return own > 0 && due < first.key;
-        }
-        if own > 0 && self.is_at_risk(due, own, now) {
-            return true;
+        match first.filter(|first| own == 0 || first.key <= due) {
+            Some(first) if self.is_at_risk(self.urgency(&first), own, now) => return false,
+            None if own > 0 && self.is_at_risk(urgency, own, now) => return true,
+            _ => {}
         }
         self.first_of_rest().is_none_or(|first| rank(urgency) < first.key)
     }
@@ -191,6 +199,7 @@ impl<T> Guarded<T> {
         {
             return self.take(first.slot);
         }
+        self.overloaded = false;
         loop {
             let first = self.rest.pop()?;
             if !self.is_stale(&first) {
@@ -202,8 +211,9 @@ impl<T> Guarded<T> {
     /// The first of those watched, if that is at risk.
     #[inline(never)]
     fn first_at_risk(&mut self, now: i64) -> Option<Entry> {
+        self.first_watched(now);
         self.give_up(now, 0, i64::MIN);
-        self.first_watched(now).filter(|first| self.is_at_risk(first.key, 0, now))
+        self.first_watched(now).filter(|first| self.is_at_risk(self.urgency(first), 0, now))
     }
 
     #[inline]
@@ -238,7 +248,7 @@ impl<T> Guarded<T> {
 
     /// When it has to be done here, or when it would be if it began as its reserve begins.
     #[inline]
-    fn due(&self, urgency: &Urgency) -> i64 {
+    fn safe_due(&self, urgency: &Urgency) -> i64 {
         let due = urgency.due();
         if self.reserve == 0.0 || due == i64::MAX {
             return due;
@@ -249,17 +259,21 @@ impl<T> Guarded<T> {
         due.saturating_sub((reserve - work(urgency)).max(0))
     }
 
-    /// From when on it is watched, by 1 above.
+    /// From when on it is watched, by 1 and 5 above, if it has a deadline.
     #[inline]
     fn watched_from(&self, urgency: &Urgency) -> i64 {
+        if self.overloaded && urgency.due() < i64::MAX {
+            return i64::MIN;
+        }
         let arrived = signed(urgency.arrived);
-        let latest_start = self.due(urgency).saturating_sub(work(urgency));
+        let latest_start = self.safe_due(urgency).saturating_sub(work(urgency));
         latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
     }
 
-    /// Whether so much work besides what is watched leaves no time to spare until `due`.
+    /// Whether so much work besides what is watched leaves it no time to spare.
     #[inline]
-    fn is_at_risk(&self, due: i64, besides: i64, now: i64) -> bool {
+    fn is_at_risk(&self, urgency: &Urgency, besides: i64, now: i64) -> bool {
+        let due = self.safe_due(urgency);
         let busy = self.endangered.saturating_add(besides).saturating_add(MARGIN);
         due.saturating_sub(now) <= busy
     }
@@ -282,7 +296,7 @@ impl<T> Guarded<T> {
             if slot.turn == first.turn && !is_late(&slot.urgency, now) {
                 slot.is_watched = true;
                 let urgency = slot.urgency;
-                let (due, work) = (self.due(&urgency), work(&urgency));
+                let (due, work) = (urgency.due(), work(&urgency));
                 self.endangered = self.endangered.saturating_add(work);
                 self.guarded += 1;
                 self.latest = self.latest.max(due);
@@ -346,7 +360,7 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// The one of those watched that has to be done first, if it still can be.
+    /// The one of those watched that has to be done first, if it still can be. Sees whether there is an overload.
     #[inline]
     fn first_watched(&mut self, now: i64) -> Option<Entry> {
         if self.guarded == 0 {
@@ -354,7 +368,11 @@ impl<T> Guarded<T> {
         }
         while let Some(&first) = self.watched.peek() {
             if self.is_guarded(&first) {
-                if !is_late(&self.slots[first.slot as usize].urgency, now) {
+                let urgency = self.urgency(&first);
+                let done = now.saturating_add(work(urgency));
+                let is_late = done > urgency.due();
+                self.overloaded |= done > self.safe_due(urgency);
+                if !is_late {
                     return Some(first);
                 }
                 self.unwatch(first.slot);
@@ -373,6 +391,11 @@ impl<T> Guarded<T> {
             self.rest.pop();
         }
         None
+    }
+
+    #[inline]
+    fn urgency(&self, entry: &Entry) -> &Urgency {
+        &self.slots[entry.slot as usize].urgency
     }
 
     #[inline]

@@ -104,6 +104,11 @@ fn work_that_had_more_than_was_expected_goes_behind_what_is_fresh() {
 #[derive(Default)]
 struct Model {
     waiting: Vec<(i64, Urgency, u64)>,
+    /// The share of its budget that a call is to have when it comes up.
+    reserve: f64,
+    overloaded: bool,
+    /// Those that came in an overload.
+    came_in_overload: Vec<u64>,
     /// Those whose time to be watched has come, and whether they still are.
     watched: Vec<(u64, bool)>,
     /// The latest deadline of all that were watched since nobody was.
@@ -114,6 +119,37 @@ impl Model {
     fn due(urgency: &Urgency) -> i64 {
         let expires = urgency.deadline.expires().map(|time| time.as_nanos().cast_signed());
         expires.map_or(i64::MAX, |expires| expires - urgency.ahead.as_nanos() as i64)
+    }
+
+    /// When it is done if it begins as its reserve does.
+    fn safe_due(&self, urgency: &Urgency) -> i64 {
+        let due = Self::due(urgency);
+        if due == i64::MAX {
+            return due;
+        }
+        let budget = (due - urgency.arrived.as_nanos().cast_signed()).max(0);
+        due - ((budget as f64 * self.reserve) as i64 - Self::left(urgency)).max(0)
+    }
+
+    fn push(&mut self, turn: i64, urgency: Urgency, id: u64) {
+        self.waiting.push((turn, urgency, id));
+        if self.overloaded {
+            self.came_in_overload.push(id);
+        }
+    }
+
+    /// Those of the watched that can't be in time aren't watched any more, if they are first; whoever is then.
+    fn first_watched(&mut self, now: i64) -> Option<(Urgency, u64)> {
+        loop {
+            let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
+            let &(_, urgency, id) = watched.min_by_key(|(turn, urgency, _)| (Self::due(urgency), *turn))?;
+            let done = now + Self::left(&urgency);
+            self.overloaded |= done > self.safe_due(&urgency);
+            if done <= Self::due(&urgency) {
+                return Some((urgency, id));
+            }
+            self.watched.iter_mut().filter(|(known, _)| *known == id).for_each(|(_, is)| *is = false);
+        }
     }
 
     fn left(urgency: &Urgency) -> i64 {
@@ -128,15 +164,17 @@ impl Model {
         }
         let is_late = |urgency: &Urgency| now + Self::left(urgency) > Self::due(urgency);
         for (_, urgency, id) in self.waiting.iter().filter(|(_, urgency, _)| urgency.deadline != Deadline::NEVER) {
-            let start = Self::due(urgency) - Self::left(urgency);
+            let start = self.safe_due(urgency) - Self::left(urgency);
             let from = start - (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 2;
-            if from <= now && self.watched.iter().all(|(known, _)| known != id) {
+            if (from <= now || self.came_in_overload.contains(id)) && self.watched.iter().all(|(known, _)| known != id)
+            {
                 self.watched.push((*id, !is_late(urgency)));
                 if !is_late(urgency) {
                     self.latest = self.latest.max(Some(Self::due(urgency)));
                 }
             }
         }
+        self.first_watched(now);
         // Not all can be in time.
         loop {
             let watched: Vec<_> =
@@ -150,21 +188,13 @@ impl Model {
             let given_up = *given_up;
             self.watched.iter_mut().filter(|(known, _)| *known == given_up).for_each(|(_, is)| *is = false);
         }
-        loop {
-            let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
-            let busy: i64 = watched.clone().map(|(_, urgency, _)| Self::left(urgency)).sum();
-            let Some((_, urgency, id)) = watched.min_by_key(|(turn, urgency, _)| (Self::due(urgency), *turn)) else {
-                break;
-            };
-            if is_late(urgency) {
-                self.watched.iter_mut().filter(|(known, _)| known == id).for_each(|(_, is)| *is = false);
-                continue;
-            }
-            if Self::due(urgency) - now <= busy + 20_000 {
-                return Some(*id);
-            }
-            break;
+        let first = self.first_watched(now);
+        let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
+        let busy: i64 = watched.map(|(_, urgency, _)| Self::left(urgency)).sum();
+        if let Some((_, id)) = first.filter(|(urgency, _)| self.safe_due(urgency) - now <= busy + 20_000) {
+            return Some(id);
         }
+        self.overloaded = false;
         let rank = |urgency: &Urgency| {
             let (arrived, here) = (urgency.arrived.as_nanos() as i128, urgency.here.as_nanos() as i128);
             // To within an eighth.
@@ -182,6 +212,7 @@ proptest! {
     fn the_queue_is_a_list_that_is_searched_by_the_rules(
         urgencies in vec((urgency(), 0..1_u64 << 30, 0..1_u64 << 30), 6),
         acts in vec((0..6_u8, 0..6_usize, 0..1_u64 << 28), 0..120),
+        reserve in prop_oneof![Just(0.0), 0.0..1.0_f64],
     ) {
         // Spans short enough for each other to matter.
         let urgencies: Vec<Urgency> = urgencies.into_iter().map(|(urgency, here, budget)| {
@@ -191,18 +222,19 @@ proptest! {
             let (here, ahead) = (Duration::from_nanos(here), Duration::from_nanos(here / 3));
             Urgency { arrived, birth: arrived, deadline: Deadline::at(arrived, budget), here, ahead }
         }).collect();
-        let (mut queue, mut model, mut now) = (ReadyQueue::new(Order::Guarded), Model::default(), Time::from_nanos(1 << 40));
+        let mut queue = ReadyQueue::new(Order::Guarded).with_reserve(reserve);
+        let (mut model, mut now) = (Model { reserve, ..Model::default() }, Time::from_nanos(1 << 40));
         for (turn, (act, which, passed)) in (1_i64..).zip(acts) {
             now = now + Duration::from_nanos(passed);
             let (id, urgency) = (turn.unsigned_abs(), urgencies[which]);
             match act {
                 0..2 => {
                     queue.push(now, urgency, id);
-                    model.waiting.push((turn, urgency, id));
+                    model.push(turn, urgency, id);
                 }
                 2 => {
                     queue.push_first(now, urgency, id);
-                    model.waiting.push((-turn, urgency, id));
+                    model.push(-turn, urgency, id);
                 }
                 3 => {
                     queue.retain(|_, id| *id % 7 != 0);
@@ -220,14 +252,26 @@ proptest! {
 
     /// Who goes on would be the next, were it put back.
     #[test]
-    fn who_goes_on_would_be_next(all in vec((0..1_u64 << 24, 0..1_u64 << 26), 1..12), passed in 0..1_u64 << 26) {
+    fn who_goes_on_would_be_next(
+        all in vec((0..1_u64 << 24, 0..1_u64 << 26), 1..12),
+        passed in 0..1_u64 << 26,
+        before in vec(0..1_u64 << 24, 0..4),
+        reserve in prop_oneof![Just(0.0), 0.0..1.0_f64],
+    ) {
         let mut all = all.into_iter().map(|(here, budget)| {
             let budget = (budget % 3 > 0).then(|| Duration::from_nanos(budget));
             work(MS, budget, Duration::from_nanos(here))
         });
         let own = all.next().expect("there is one at least");
-        let mut queue = queue(all.map(|urgency| (urgency, false)));
-        let now = at(MS + Duration::from_nanos(passed));
+        let mut queue = ReadyQueue::new(Order::Guarded).with_reserve(reserve);
+        all.for_each(|urgency| queue.push(at(MS), urgency, false));
+        let mut now = at(MS);
+        // Some of the others go before, so that there may be an overload already.
+        for passed in before {
+            now = now + Duration::from_nanos(passed);
+            queue.pop(now);
+        }
+        now = now + Duration::from_nanos(passed);
         let goes_on = queue.goes_on(now, &own);
         queue.put_back(now, own, true);
         prop_assert_eq!(queue.pop(now).map(|(_, is_own)| is_own), Some(goes_on));

@@ -123,6 +123,31 @@ fn earliest_deadlines_are_worse_than_none_under_an_overload_that_lasts() {
     near(refused, 1.0 - 125.0 / 150.0, 0.05);
 }
 
+/// In an overload that lasts the default order does about as well as the earliest deadline where admission refuses, and
+/// better where nobody is refused; whether requests are split or not.
+#[test]
+fn the_default_order_stands_an_overload() {
+    let part = Work::Normal { mean: 45 * MS, deviation: 30 * MS };
+    let classes = [class("tight", 1.0, 150 * MS), class("middle", 1.0, 300 * MS), class("wide", 1.0, 1000 * MS)];
+    let graph = |units, order, admission| {
+        let stage = Stage { workers: 8, ..Stage::parallel(units, part, None) };
+        let mut graph = Graph::new(vec![stage], order);
+        (graph.classes, graph.admission) = (classes.to_vec(), admission);
+        graph
+    };
+    for units in [1, 18] {
+        let good = |order, admission| {
+            let outcome = outcome(&graph(units, order, admission), 200.0, 8000, 11);
+            (outcome.good(), outcome.classes[0].good())
+        };
+        let ours = Some(AdmissionConfig::default());
+        let (edf, guarded) = (good(Order::EarliestDeadline, ours), good(Order::Guarded, ours));
+        assert!(guarded.0 > 0.97 * edf.0 && guarded.1 > 0.95 * edf.1, "{units} units: {guarded:?}, {edf:?}");
+        let (edf, guarded) = (good(Order::EarliestDeadline, None), good(Order::Guarded, None));
+        assert!(guarded.0 > edf.0 && guarded.1 > edf.1, "{units} units, all let in: {guarded:?}, {edf:?}");
+    }
+}
+
 /// Under overload the earliest deadline without refusals has everybody late; with admission most of what can be done is good.
 #[test]
 fn under_overload_refusals_are_what_helps() {
