@@ -12,12 +12,12 @@ pub use greenwave_quanta::{StackSize, is_instrumented};
 pub use greenwave_rpc::{
     Aggregator, AggregatorConfig, AnswerMetadata, Answered, Awaited, BalanceRule, Body, Bounds, Broken, CALLED,
     CRITICALITY, CallFuture, CallQueue, Channel, ChannelConfig, ChannelStream, Check, Code, Completion, ConfigError,
-    Conflict, ConnectionId, Context, Criticality, Delivery, Dispatcher, Encoding, Ended, Failure, GrpcClientSettings,
-    GrpcSettings, Handler, Incoming, Instance, KeepingHandler, Limits, Load, Marking, MetaError, Metadata, Method,
-    MethodId, Mode, Next, Origin, Outgoing, OutlierConfig, ParallelUnit, ParseTargetError, Partial, Peer, Promise,
-    Pushback, Reason, Receipt, Reply, RetryConfig, Router, SendOrder, Sending, Server, ServerConfig, ServerHandle,
-    ShareConfig, Snapshot, StageName, StageReceipt, StartError, Status, StreamHandler, Target, Typed, Wait,
-    WebSettings, block_on, promise,
+    Conflict, ConnectionId, Context, Criticality, Delivery, Dispatcher, Encoding, Ended, Failure, Features,
+    GrpcClientSettings, GrpcSettings, Handler, Incoming, Instance, KeepingHandler, Limits, Load, Marking, MetaError,
+    Metadata, Method, MethodId, Mode, Next, Origin, Outgoing, OutlierConfig, ParallelUnit, ParseTargetError, Partial,
+    Peer, Promise, Pushback, Reason, Receipt, Reply, RetryConfig, Router, SendOrder, Sending, Server, ServerConfig,
+    ServerHandle, ShareConfig, Snapshot, StageName, StageReceipt, StartError, Status, StreamHandler, Target, Typed,
+    Wait, WebSettings, block_on, promise,
 };
 pub use greenwave_verbs::{Address, Backend, Choice, VerbsError};
 

@@ -6,7 +6,7 @@ use crate::shares::ShareConfig;
 use greenwave_grpc::GrpcSettings;
 use greenwave_policy::{AdmissionConfig, AdmissionConfigError, Order, StealRule};
 use greenwave_proto::Sending;
-use greenwave_proto::wire::StageName;
+use greenwave_proto::wire::{Features, StageName};
 use greenwave_quanta::StackSize;
 use greenwave_verbs::{Address, Backend, Choice, QueueConfig, TlsServer, VerbsError};
 use greenwave_web::WebSettings;
@@ -158,6 +158,7 @@ pub struct ServerConfig {
     pub(crate) sending: Sending,
     pub(crate) stack: StackSize,
     pub(crate) coroutines: usize,
+    pub(crate) features: Features,
     pub(crate) checksums: bool,
     pub(crate) absolute: Option<Duration>,
     pub(crate) quantum: Option<Duration>,
@@ -188,6 +189,7 @@ impl Default for ServerConfig {
             sending: Sending::default(),
             stack: StackSize::default(),
             coroutines: 1024,
+            features: Features::KNOWN,
             checksums: false,
             absolute: None,
             quantum: greenwave_quanta::is_instrumented().then_some(QUANTUM),
@@ -400,6 +402,21 @@ impl ServerConfig {
     pub fn coroutines(mut self, coroutines: usize) -> Self {
         self.coroutines = coroutines;
         self
+    }
+
+    /// Which of the protocol's features a client is offered at most, by default all: with fewer it speaks as older releases do,
+    /// which is how a release is tried beside one that lacks some. [`checksums`](Self::checksums) and [`absolute`](Self::absolute)
+    /// are off unless asked for.
+    #[must_use]
+    pub fn features(mut self, features: Features) -> Self {
+        self.features = features;
+        self
+    }
+
+    /// Which features are offered at most.
+    #[must_use]
+    pub const fn offered(&self) -> Features {
+        self.features
     }
 
     /// Whether frames carry a CRC32C, if the peer wants it too; by default not. It costs a pass over each byte.

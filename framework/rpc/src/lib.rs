@@ -209,7 +209,7 @@ pub use greenwave_grpc::{GrpcClientSettings, GrpcSettings, Load, Pushback};
 pub use greenwave_policy::{BalanceRule, Criticality, OutlierConfig, RetryConfig};
 pub use greenwave_proto::compression::Encoding;
 pub use greenwave_proto::context::{CALLED, CRITICALITY};
-pub use greenwave_proto::wire::MetaError;
+pub use greenwave_proto::wire::{Features, MetaError};
 pub use greenwave_proto::{
     AnswerMetadata, Body, Check, Code, Failure, Marking, Method, MethodId, Origin, Peer, Reason, Receipt, Reply,
     SendOrder, Sending, StageName, StageReceipt, Status, Typed,

@@ -1,8 +1,8 @@
 //! Streams of messages between a client and a server of Greenwave's own.
 
 use greenwave_rpc::{
-    Channel, ChannelConfig, Code, Context, Incoming, MethodId, Outgoing, Reason, Router, Server, ServerConfig,
-    ServerHandle, Status, promise,
+    Channel, ChannelConfig, Code, Context, Features, Incoming, MethodId, Outgoing, Reason, Router, Server,
+    ServerConfig, ServerHandle, Status, promise,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -319,4 +319,18 @@ fn a_handler_that_waits_hears_of_a_cancellation_by_whoever_has_a_clone_of_its_co
     let context = context();
     let (_outgoing, mut incoming) = channel.open(&context, MethodId::of("test.Streams/Own")).unwrap();
     assert_eq!(incoming.next(&context).unwrap_err().code, Code::Cancelled);
+}
+
+#[test]
+fn who_offers_no_features_is_called_as_the_first_release_was() {
+    let (server, channel, _) = start(ServerConfig::default().features(Features::NONE));
+    let old = ChannelConfig::default().features(Features::NONE);
+    let old = Channel::new(server.addresses()[0].clone(), old).unwrap();
+    let context = context();
+    for channel in [&channel, &old] {
+        channel.call(&context, UNARY, b"x").unwrap();
+        let (_outgoing, mut incoming) = channel.open(&context, ECHO).unwrap();
+        let refused = incoming.next(&context).unwrap_err();
+        assert!(refused.message.contains("too old for streams"), "{refused}");
+    }
 }

@@ -1,7 +1,7 @@
 //! The group under test: its replicas, their disks, the network between them, and who leads.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use greenwave_services::replicated::client::{Freshness, GroupClient};
 use crate::disk::Disk;
 use crate::load;
 use crate::network::Network;
-use crate::replica::{self, Replica};
+use crate::replica::{self, Program, Replica};
 
 /// How often something is tried again for which there is nothing to wait.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -30,8 +30,8 @@ pub(crate) struct Group {
     pub(crate) disks: Vec<Disk>,
     /// Nodes of replicas come first, that of the clients last.
     pub(crate) network: Network,
-    /// The command that replicas are processes of; the second one for rolling restarts.
-    pub(crate) programs: [PathBuf; 2],
+    /// What replicas are processes of; the second one for rolling restarts.
+    pub(crate) programs: [Program; 2],
     /// The nodes of replicas to which something failed since the group was last at rest, of which they may end by themselves.
     pub(crate) may_end: BTreeSet<usize>,
     /// Asks who leads.
@@ -58,7 +58,7 @@ impl Group {
     ///
     /// # Errors
     /// When the machine doesn't have what it takes.
-    pub(crate) fn new(of: usize, seed: u64, programs: [PathBuf; 2], folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(of: usize, seed: u64, programs: [Program; 2], folder: &Path) -> anyhow::Result<Self> {
         replica::write_key(folder, seed)?;
         let network = Network::up(of + 1, seed)?;
         Network::move_to(of)?;

@@ -248,7 +248,7 @@ fn add_anew(node: usize, group: &mut Group, shared: &Shared) {
         shared.find(format!("replica {id} lost its disk and has applied {} all the same", own.applied));
     }
     for words in [["group", "remove", &id, "--peers", &peers], ["group", "add", &joining, "--peers", &peers]] {
-        let mut command = Command::new(&group.programs[0]);
+        let mut command = Command::new(&group.programs[0].path);
         let output = command.args(words).args(["--deadline", "60s"]).process_group(0).stdin(Stdio::null()).output();
         match output.context("can't run the command") {
             Ok(output) if output.status.success() => {}

@@ -48,6 +48,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use plan::{Kind, Plan, Wanted};
+use replica::Program;
 use run::Setting;
 
 /// How this process ends when there is nothing it could do here.
@@ -98,7 +99,8 @@ struct Cli {
     /// The command whose replicas are put to the test [default: the one beside this program]
     #[arg(long, value_name = "PATH")]
     greenwave: Option<PathBuf>,
-    /// Another version of it: rolling restarts go from one to the other and back
+    /// Another version of it: rolling restarts go from one to the other and back [default: the same, as the protocol's
+    /// first release speaks, with no optional features]
     #[arg(long, value_name = "PATH")]
     old_greenwave: Option<PathBuf>,
     /// Clients read what any replica has, which may be old: the search has to find that
@@ -162,9 +164,11 @@ fn main() -> anyhow::Result<ExitCode> {
         return outcome.map(|()| ExitCode::SUCCESS);
     }
     let program = cli.greenwave.clone().map_or_else(beside, Ok)?;
-    let old = cli.old_greenwave.clone().unwrap_or_else(|| program.clone());
-    for program in [&program, &old] {
-        ensure!(program.is_file(), "{} isn't there; build it: cargo build --bin greenwave", program.display());
+    let old = cli.old_greenwave.clone().map(|path| Program { path, is_basic: false });
+    let other = old.unwrap_or_else(|| Program { path: program.clone(), is_basic: true });
+    let programs = [Program { path: program, is_basic: false }, other];
+    for Program { path, .. } in &programs {
+        ensure!(path.is_file(), "{} isn't there; build it: cargo build --bin greenwave", path.display());
     }
     fs::write(folder.join("plan.txt"), plan.to_string())?;
     println!(
@@ -175,7 +179,7 @@ fn main() -> anyhow::Result<ExitCode> {
     );
     let reads = if cli.stale { Freshness::Stale } else { Freshness::Linearizable };
     let mut progress = Progress::new(plan.rounds.len() + 2);
-    let setting = Setting { plan, replicas, programs: [program, old], folder, reads, is_to_end };
+    let setting = Setting { plan, replicas, programs, folder, reads, is_to_end };
     let summary = run::run(&setting, &mut progress);
     drop(progress);
     network::end();

@@ -30,10 +30,19 @@ pub(crate) struct Replica {
     node: usize,
     of: usize,
     /// What is run when it is started next.
-    pub(crate) program: PathBuf,
+    pub(crate) program: Program,
     folder: PathBuf,
     data: PathBuf,
     process: Option<Child>,
+}
+
+/// The command that a replica is a process of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// Whether it offers its peers what the protocol's first release had and nothing else.
+    pub(crate) is_basic: bool,
 }
 
 /// What a process may have no more of.
@@ -47,8 +56,8 @@ pub(crate) enum Limit {
 
 impl Replica {
     /// The replica at a node, of a group of so many. What it prints goes to a file in `folder`, with the group's key.
-    pub(crate) fn new(node: usize, of: usize, program: &Path, folder: &Path, data: PathBuf) -> Self {
-        Self { node, of, program: program.to_owned(), folder: folder.to_owned(), data, process: None }
+    pub(crate) fn new(node: usize, of: usize, program: &Program, folder: &Path, data: PathBuf) -> Self {
+        Self { node, of, program: program.clone(), folder: folder.to_owned(), data, process: None }
     }
 
     /// Its number in the group.
@@ -76,7 +85,7 @@ impl Replica {
             command.args(["unshare".to_owned(), "--time".to_owned(), format!("--monotonic={clock_ahead}")]);
             command.arg("--");
         }
-        command.arg(&self.program).args(self.words());
+        command.arg(&self.program.path).args(self.words());
         // Ctrl-C in a terminal is for this program, not for the replicas.
         command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.process = Some(Network::spawn(self.node, &mut command)?);
@@ -146,7 +155,7 @@ impl Replica {
 
     fn words(&self) -> Vec<OsString> {
         let key = key_file(&self.folder);
-        vec![
+        let mut words: Vec<OsString> = vec![
             "serve".into(),
             "kv".into(),
             format!("--id={}", self.id()).into(),
@@ -157,7 +166,11 @@ impl Replica {
             key.into(),
             format!("--log-bytes={LOG_BYTES}").into(),
             "--insecure".into(),
-        ]
+        ];
+        if self.program.is_basic {
+            words.push("--wire-features=none".into());
+        }
+        words
     }
 }
 

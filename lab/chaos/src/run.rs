@@ -22,6 +22,7 @@ use crate::load::{self, Load, Shared};
 use crate::network::Spoiled;
 use crate::plan::{Plan, Round};
 use crate::record::Record;
+use crate::replica::Program;
 
 /// How long a group may take to begin.
 const BEGINNING: Duration = Duration::from_secs(60);
@@ -33,7 +34,7 @@ pub(crate) struct Setting {
     /// How many replicas there are.
     pub(crate) replicas: usize,
     /// The command, and the one for every other rolling restart.
-    pub(crate) programs: [PathBuf; 2],
+    pub(crate) programs: [Program; 2],
     /// Where logs and histories go.
     pub(crate) folder: PathBuf,
     /// How clients read.

@@ -149,8 +149,20 @@ pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
 
 fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader), MemberError> {
     let MemberConfig {
-        id, ref peers, join, ref group, sizing, log_bytes, ref directory, ref peer_tls, ref access, ..
+        id,
+        ref peers,
+        join,
+        ref group,
+        sizing,
+        log_bytes,
+        ref directory,
+        ref peer_server,
+        ref peer_tls,
+        ref access,
+        ..
     } = *config;
+    // As the others are served.
+    let features = peer_server.offered();
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
     peers.spot(id)?;
     let peer = |(id, spot): (u64, &Spot)| Some(Peer::new(NodeId::new(id)?, spot.to_string()));
@@ -161,7 +173,7 @@ fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader)
     let limits = Limits { log_bytes: log_bytes.unwrap_or(core.limits.log_bytes), ..core.limits };
     let core = CoreConfig { sizing: sizing.map_or(core.sizing, Sizing::Fixed), limits, ..core };
     let config = ReplicaConfig::new(core, xxh3_64(group.as_bytes()), log_directory(directory));
-    let channel = config.channel.clone().tls(peer_tls.clone());
+    let channel = config.channel.clone().tls(peer_tls.clone()).features(features);
     let reach = Reach::new(|address| address.parse::<Spot>().map(|spot| spot.peers().clone()));
     let config = ReplicaConfig { contacts, channel, reach, access: access.clone(), ..config };
     let store = open_rows(directory)?;

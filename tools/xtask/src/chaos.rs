@@ -30,7 +30,8 @@ Options:
   --stale                clients read what any replica has, which may be old: the search has to find that
   --plan                 prints the plan and does nothing
   --greenwave PATH       another command than the one that is built
-  --old-greenwave PATH   another version of it: rolling restarts go from one to the other and back
+  --old-greenwave PATH   another version of it: rolling restarts go from one to the other and back [default: the same with
+                         no optional features of the protocol]
 
 Examples:
   cargo xtask chaos

@@ -48,6 +48,8 @@ pub struct Setup<'a> {
     pub limits: &'a Limits,
     /// Whether this end serves calls, or makes them.
     pub serves: bool,
+    /// Which features are offered, at most: those that this end has, with the two below.
+    pub features: Features,
     /// Whether frames are to carry a CRC32C.
     pub checksums: bool,
     /// Whether deadlines are to travel as dates too.
@@ -165,6 +167,7 @@ impl Link {
         if setup.absolute.is_some() {
             offered = offered | Features::ABSOLUTE_DEADLINE;
         }
+        let offered = offered & setup.features;
         let limits = setup.limits.announced(setup.serves);
         let serves = setup.serves;
         let in_order = setup.sending.order == SendOrder::InOrder;

@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
-use crate::wire::{CallId, Frame};
+use crate::wire::{CallId, Features, Frame};
 use greenwave_policy::{Deadline, Time};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -81,6 +81,7 @@ impl Driven {
             name: "here",
             limits: &LIMITS,
             serves: true,
+            features: Features::KNOWN,
             checksums: crc,
             absolute,
             sending: crate::Sending::default(),

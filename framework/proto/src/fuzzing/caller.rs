@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::status::{Reason, Status};
-use crate::wire::{Frame, MethodId};
+use crate::wire::{Features, Frame, MethodId};
 use greenwave_policy::{Budget, Time};
 use std::time::Duration;
 
@@ -73,6 +73,7 @@ impl Driven {
             name: "here",
             limits: &LIMITS,
             serves: false,
+            features: Features::KNOWN,
             checksums: crc,
             absolute: None,
             sending: crate::Sending::default(),

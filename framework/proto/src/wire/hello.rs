@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
+use std::str::FromStr;
 
 use super::fields::{bytes_at, u16_at, u32_at};
 use super::header::{FLAGS_OFFSET, Header};
@@ -64,6 +65,15 @@ impl Features {
     /// All that this version knows.
     pub const KNOWN: Self = Self((1 << 6) - 1);
 
+    const NAMES: [(Self, &str); 6] = [
+        (Self::CRC32C, "CRC32C"),
+        (Self::ABSOLUTE_DEADLINE, "ABSOLUTE_DEADLINE"),
+        (Self::RECEIPTS, "RECEIPTS"),
+        (Self::PROMPT_CREDITS, "PROMPT_CREDITS"),
+        (Self::ORIGINS, "ORIGINS"),
+        (Self::STREAMS, "STREAMS"),
+    ];
+
     /// The set with these bits, known or not.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
@@ -98,20 +108,41 @@ impl BitAnd for Features {
 
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: [(Features, &str); 6] = [
-            (Features::CRC32C, "CRC32C"),
-            (Features::ABSOLUTE_DEADLINE, "ABSOLUTE_DEADLINE"),
-            (Features::RECEIPTS, "RECEIPTS"),
-            (Features::PROMPT_CREDITS, "PROMPT_CREDITS"),
-            (Features::ORIGINS, "ORIGINS"),
-            (Features::STREAMS, "STREAMS"),
-        ];
-        let mut listed = NAMES.iter().filter(|(feature, _)| self.contains(*feature)).map(|(_, name)| *name);
+        let mut listed = Self::NAMES.iter().filter(|(feature, _)| self.contains(*feature)).map(|(_, name)| *name);
         match listed.next() {
             None => f.write_str("no features")?,
             Some(first) => f.write_str(first)?,
         }
         listed.try_for_each(|name| write!(f, " and {name}"))
+    }
+}
+
+/// No known feature.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no feature; there are: all, none, {names}", names = Features::NAMES.map(|(_, name)| name.to_lowercase().replace('_', "-")).join(", "))]
+pub struct FeatureError(String);
+
+impl FromStr for Features {
+    type Err = FeatureError;
+
+    /// Names with commas between, in small letters or large ones, or `all` or `none`.
+    ///
+    /// # Errors
+    /// A name that isn't known.
+    fn from_str(text: &str) -> Result<Self, FeatureError> {
+        let named = |name: &str| {
+            let name = name.trim();
+            match name.to_uppercase().replace('-', "_").as_str() {
+                "ALL" => Ok(Self::KNOWN),
+                "NONE" => Ok(Self::NONE),
+                upper => Self::NAMES
+                    .iter()
+                    .find(|(_, known)| *known == upper)
+                    .map(|(feature, _)| *feature)
+                    .ok_or_else(|| FeatureError(name.to_owned())),
+            }
+        };
+        text.split(',').try_fold(Self::NONE, |set, name| Ok(set | named(name)?))
     }
 }
 

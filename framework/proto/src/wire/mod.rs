@@ -42,7 +42,7 @@ pub use data::{DATA_FIXED, Data, DataHeader, Direction};
 pub use error::{Problem, WireError};
 pub use head::Head;
 pub use header::{CREDITS_OFFSET, HEADER_BYTES, Kind};
-pub use hello::{Features, HELLO_FIXED, Hello, HelloLimits, Negotiated, Versions};
+pub use hello::{FeatureError, Features, HELLO_FIXED, Hello, HelloLimits, Negotiated, Versions};
 pub use limits::*;
 pub use message::{Begin, End, MESSAGE_FIXED, Message, MessageHeader, Window};
 pub(crate) use meta::fitting;

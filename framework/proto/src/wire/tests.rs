@@ -421,3 +421,24 @@ fn a_failures_text_is_whole_and_utf_8() {
     let success = ReplyHeader { code: Code::Ok, ..header };
     assert_eq!(refusal(&chunk(success, b"oh no")), "REPLY frame, byte 13: the reason is 12 on a success, expected 0");
 }
+
+#[test]
+fn features_have_names() {
+    assert_eq!("all".parse(), Ok(Features::KNOWN));
+    assert_eq!("none".parse(), Ok(Features::NONE));
+    assert_eq!(
+        "receipts, PROMPT-CREDITS,streams".parse(),
+        Ok(Features::RECEIPTS | Features::PROMPT_CREDITS | Features::STREAMS)
+    );
+    let shown = Features::KNOWN.to_string().replace(" and ", ",");
+    assert_eq!(shown.parse(), Ok(Features::KNOWN));
+    for wrong in ["", "receipts,", "stream"] {
+        let told = wrong.parse::<Features>().unwrap_err().to_string();
+        assert!(
+            told.ends_with(
+                "there are: all, none, crc32c, absolute-deadline, receipts, prompt-credits, origins, streams"
+            ),
+            "{told}"
+        );
+    }
+}

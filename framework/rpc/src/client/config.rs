@@ -5,6 +5,7 @@ use crate::config::{ServerConfig, Wait, stage_name};
 use crate::net::{ConnectionConfig, Route, SpeaksGrpc, backoff, method_names};
 use greenwave_grpc::GrpcClientSettings;
 use greenwave_policy::{Backoff, BalanceRule, OutlierConfig, RetryConfig};
+use greenwave_proto::wire::Features;
 use greenwave_proto::{ConfigError, Limits, SendOrder, Sending};
 use greenwave_verbs::tls::TlsError;
 use greenwave_verbs::{Address, Choice, TlsClient};
@@ -49,6 +50,7 @@ pub struct ChannelConfig {
     pub(crate) grpc: GrpcClientSettings,
     pub(crate) limits: Limits,
     pub(crate) sending: Sending,
+    pub(crate) features: Features,
     pub(crate) checksums: bool,
     pub(crate) absolute: Option<Duration>,
     pub(crate) reconnect: Duration,
@@ -75,6 +77,7 @@ impl Default for ChannelConfig {
             grpc: GrpcClientSettings::default(),
             limits: Limits::default(),
             sending: Sending::default(),
+            features: Features::KNOWN,
             checksums: false,
             absolute: None,
             reconnect: Duration::from_millis(10),
@@ -92,10 +95,10 @@ impl Default for ChannelConfig {
 }
 
 impl ChannelConfig {
-    /// The settings of a channel for calls that a server's handlers make: its name, its backend, else the defaults.
+    /// The settings of a channel for calls that a server's handlers make: its name, its backend, its features, else the defaults.
     #[must_use]
     pub fn of(server: &ServerConfig) -> Self {
-        Self::default().name(&*server.name).backend(server.own.backend.clone())
+        Self::default().name(&*server.name).backend(server.own.backend.clone()).features(server.features)
     }
 
     /// What the peer sees in its logs, 1 to 64 bytes, by default `client`.
@@ -176,6 +179,15 @@ impl ChannelConfig {
     #[must_use]
     pub fn send_order(mut self, order: SendOrder) -> Self {
         self.sending = self.sending.order(order);
+        self
+    }
+
+    /// Which of the protocol's features the server is offered at most, by default all: with fewer it speaks as older releases do,
+    /// which is how a release is tried beside one that lacks some. [`checksums`](Self::checksums) and [`absolute`](Self::absolute)
+    /// are off unless asked for.
+    #[must_use]
+    pub fn features(mut self, features: Features) -> Self {
+        self.features = features;
         self
     }
 
@@ -291,13 +303,14 @@ impl ChannelConfig {
 
     /// The way to a server that is connected to as this says.
     pub(crate) fn route(&self, address: Address) -> Route {
-        let Self { name, limits, checksums, absolute, sending, tls, grpc, reconnect, jitter_seed, .. } = self;
+        let Self { name, limits, features, checksums, absolute, sending, tls, grpc, reconnect, jitter_seed, .. } = self;
         let grpc = address
             .is_grpc()
             .then(|| Arc::new(SpeaksGrpc { settings: grpc.clone(), names: Arc::clone(method_names()) }));
         let connection = ConnectionConfig {
             name: name.clone(),
             limits: *limits,
+            features: *features,
             checksums: *checksums,
             absolute: *absolute,
             sending: *sending,

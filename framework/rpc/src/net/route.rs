@@ -7,6 +7,7 @@ use greenwave_grpc::{GrpcClientSettings, GrpcSettings, Methods};
 use greenwave_policy::{Backoff, Time};
 use greenwave_proto::connection::{Absolute, Link, Setup};
 use greenwave_proto::sending::Sending;
+use greenwave_proto::wire::Features;
 use greenwave_proto::{Method, MethodNames};
 use greenwave_verbs::{Address, TlsClient};
 use greenwave_web::WebSettings;
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub(crate) struct ConnectionConfig {
     pub(crate) name: String,
     pub(crate) limits: Limits,
+    pub(crate) features: Features,
     pub(crate) checksums: bool,
     pub(crate) absolute: Option<Duration>,
     pub(crate) sending: Sending,
@@ -32,8 +34,18 @@ pub(crate) struct ConnectionConfig {
 
 impl ConnectionConfig {
     pub(crate) fn of(config: &ServerConfig) -> Self {
-        let &ServerConfig { ref name, limits, checksums, absolute, sending, grpc, ref web, .. } = config;
-        Self { name: name.clone(), limits, checksums, absolute, sending, grpc, web: web.clone(), methods: None }
+        let &ServerConfig { ref name, limits, features, checksums, absolute, sending, grpc, ref web, .. } = config;
+        Self {
+            name: name.clone(),
+            limits,
+            features,
+            checksums,
+            absolute,
+            sending,
+            grpc,
+            web: web.clone(),
+            methods: None,
+        }
     }
 
     /// The same for a server whose methods are these.
@@ -43,10 +55,11 @@ impl ConnectionConfig {
 
     /// An end that serves calls, or makes them.
     pub(super) fn link(&self, serves: bool, now: Time) -> Link {
-        let Self { name, limits, checksums, absolute, sending, grpc, web, methods: _ } = self;
+        let &Self { ref name, ref limits, features, checksums, absolute, sending, ref grpc, ref web, methods: _ } =
+            self;
         let waits = serves && (grpc.is_some() || web.is_some());
         let absolute = absolute.map(|skew| Absolute { skew, realtime });
-        Link::new(&Setup { name, limits, serves, checksums: *checksums, absolute, sending: *sending, waits }, now)
+        Link::new(&Setup { name, limits, serves, features, checksums, absolute, sending, waits }, now)
     }
 }
 

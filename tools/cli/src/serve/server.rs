@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use greenwave::tls::{Identity, Pem, TlsServer};
 use greenwave::{
-    Address, AdmissionConfig, Choice, Instance, Limits, Order, ServerConfig, StageName, StealRule, WebSettings,
+    Address, AdmissionConfig, Choice, Features, Instance, Limits, Order, ServerConfig, StageName, StealRule,
+    WebSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +104,10 @@ pub(super) struct ServerSettings {
     /// The origins whose pages may call by HTTP, such as https://shop.example; * for all [default: none]
     #[arg(long, value_name = "LIST")]
     pub(super) web_origins: Option<List<String>>,
+    /// Which features of Greenwave's protocol it offers its peers at most: all, none, or some with commas between, such as
+    /// receipts,origins. With fewer it speaks as older releases do [default: all]
+    #[arg(long, value_name = "LIST")]
+    pub(super) wire_features: Option<Word<Features>>,
     /// What moves the bytes: auto, uring, epoll or fabric [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(super) backend: Option<Word<Choice>>,
@@ -181,6 +186,7 @@ impl ServerSettings {
         let config = with(config, said.report_only, |it, on| it.report_only(on == Switch::On));
         let config = with(config, said.wait, |it, Idle(wait)| it.wait(wait));
         let config = with(config, said.backend, |it, Word(backend)| it.backend(backend));
+        let config = with(config, said.wire_features, |it, Word(features)| it.features(features));
         let config = with(config, said.steal, |it, on| it.steal((on == Switch::On).then(StealRule::default)));
         let limits = with(Limits::new(), said.credits, |it, credits| it.credits(credits.u32()));
         let limits = with(limits, said.tls_handshakes, |it, handshakes| it.handshakes(handshakes.u32()));

@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::outcome::Outcome;
 use crate::receipt::Receipt;
 use crate::status::{Code, Origin, Reason, Status};
-use crate::wire::{self, Frame, Kind, MESSAGE_COST, MethodId, STREAM_WINDOW};
+use crate::wire::{self, Features, Frame, Kind, MESSAGE_COST, MethodId, STREAM_WINDOW};
 use greenwave_policy::{Budget, Deadline, Time};
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ impl Ends {
             name: "end",
             limits: &limits,
             serves,
+            features: Features::KNOWN,
             checksums: false,
             absolute: None,
             sending: crate::Sending::default(),

@@ -15,6 +15,7 @@ fn calling(features: Features) -> Caller {
         name: "here",
         limits: &limits,
         serves: false,
+        features: Features::KNOWN,
         checksums: false,
         absolute: None,
         sending: crate::Sending::default(),
