@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::receipt::Receipt;
 use crate::status::{Code, Status};
-use crate::wire::{CallId, MethodId};
+use crate::wire::{CallId, Features, MethodId};
 use greenwave_policy::{Budget, Deadline, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -72,10 +72,15 @@ impl Pair {
         let checksums = bytes.below(2) == 0;
         let transports = [&calling, &serving].map(|limits| Memory::new(limits.chunk_bytes));
         let now = Time::from_nanos(1_000_000_000);
+        // As of different releases, now and then.
+        let mut offered =
+            || if bytes.below(8) == 0 { Features::from_bits(bytes.below(64) as u32) } else { Features::KNOWN };
+        let [calls_with, serves_with] = [offered(), offered()];
         let end = |limits, serves| Setup {
             name: "end",
             limits,
             serves,
+            features: if serves { serves_with } else { calls_with },
             checksums,
             absolute: None,
             sending: crate::Sending::default(),
