@@ -2,13 +2,14 @@
 //!
 //! - [`campaign`]: runs every benchmark of one code, goes on where it was ended, and keeps what was written.
 //! - [`files`]: the results as they are kept. [`figure`]: how a document names one of their figures.
-//! - [`document`]: the parts of documents that are written from them. [`by_hand`]: figures outside of these.
+//! - [`document`]: the parts of documents that are written from them, with [`lines`] for tables. [`by_hand`]: figures outside of these.
 
 mod by_hand;
 mod campaign;
 mod document;
 mod figure;
 mod files;
+mod lines;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,8 @@ Usage: cargo xtask results [--only NAME]...
                 and if results are of several codes or kinds of machines
 
 Documents: what stands between `<!-- figures: NAME -->` and `<!-- end of figures -->` is written from what stands there in
-docs/figures/DOCUMENT.in. A figure is {FILE CASE SYSTEM METRIC FORMAT}; see tools/xtask/src/results/figure.rs.";
+docs/figures/DOCUMENT.in. A figure is {FILE CASE SYSTEM METRIC FORMAT}; see tools/xtask/src/results/figure.rs. A line that
+begins with {each FILE CASES SYSTEMS} is repeated; see tools/xtask/src/results/lines.rs.";
 
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -197,7 +199,19 @@ mod tests {
     /// Documents in which figures by hand are counted.
     const BEGUN: [&str; 2] = ["README.md", "docs/results/README.md"];
 
-    /// What parts are written from and what there is none of yet: the systems and capacities that `bench path` has now, the
-    /// third build of `bench preempt`, the typed calls of `bench rpc`, the claims of `bench served`, etcd's version.
-    const PENDING: [&str; 5] = ["path.json", "ratio_to_control", "greenwave-typed", "claims served", "version replica"];
+    /// What parts are written from and what there is none of yet: the systems and capacities that `bench path` has now, all of
+    /// `bench abuse` and `bench sim`, the third build of `bench preempt`, the typed calls of `bench rpc`, what `bench replica`
+    /// has of environments that are held out, etcd's version, and claims, which files have only since they say when they were
+    /// measured.
+    const PENDING: [&str; 9] = [
+        "path.json",
+        "abuse.json",
+        "sim.json",
+        "ratio_to_control",
+        "greenwave-typed",
+        "replica held-out",
+        "version replica",
+        "claims served",
+        "no claim of",
+    ];
 }
