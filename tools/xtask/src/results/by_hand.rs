@@ -3,8 +3,7 @@
 //! A number with a unit is one, its own or that of the number that it is joined to, and any number in a table. Each is known by its document and what it says, as `README.md: 5 us`,
 //! in one of two lists in `docs/results`:
 //! - `stated.txt`: what is a setting, a size or another fact, and nothing that was measured;
-//! - `by-hand.txt`: what was there before documents were written from results, of which nobody has said yet which it is.
-//!   It becomes shorter, and never longer.
+//! - `by-hand.txt`: what was measured by hand, as its document says, and is in no result. It becomes shorter, and never longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -71,6 +70,16 @@ impl Known {
         let mut unknown = self.not_stated(name, document);
         unknown.retain(|figure| !self.by_hand.contains(&entry(name, figure)));
         unknown
+    }
+
+    /// The documents that have figures which were measured by hand, and how many there are of these.
+    #[cfg(test)]
+    pub(crate) fn by_hand(&self) -> BTreeMap<&str, usize> {
+        let mut documents = BTreeMap::new();
+        for (document, _) in self.by_hand.iter().filter_map(|entry| entry.split_once(": ")) {
+            *documents.entry(document).or_default() += 1;
+        }
+        documents
     }
 
     /// Entries of the lists that no document has any more.
