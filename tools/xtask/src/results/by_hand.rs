@@ -1,7 +1,7 @@
 //! Figures that stand in documents outside of the parts that are written from results.
 //!
-//! A number with a unit is one, its own or that of the number that it is joined to, and any number in a table. Each is known by its document and what it says, as `README.md: 5 us`,
-//! in one of two lists in `docs/results`:
+//! A number with a unit is one, its own or that of the number that it is joined to, and any number in a table. Each is known by
+//! its document and what it says, as `README.md: 5 us`, in one of two lists in `docs/results`:
 //! - `stated.txt`: what is a setting, a size or another fact, and nothing that was measured;
 //! - `by-hand.txt`: what was measured by hand, as its document says, and is in no result. It becomes shorter, and never longer.
 

@@ -7,8 +7,8 @@
 //! - `{cases FILE CASES}`: how many there are.
 //! - `{ratio FILE CASE SYSTEM METRIC CASE SYSTEM METRIC FORMAT}`: one over another.
 //! - `{claims FILE all}`, `hold`, `fail`: how many claims of its figures there are that could be judged, hold, or are missed.
-//! - `{FILE commit}`, `time`, `cpu`, `cores`, `kernel`: what, when and where; `machine`: its kind, by the last three. `{version FILE NAME}`: of a program that was
-//!   measured too. `{variant FILE CASE SYSTEM}`: which was chosen.
+//! - `{FILE commit}`, `time`, `cpu`, `cores`, `kernel`: what, when and where; `machine`: its kind, by the last three.
+//! - `{version FILE NAME}`: of a program that was measured too. `{variant FILE CASE SYSTEM}`: which was chosen.
 //!
 //! A format is a number of decimals, or `s` and a number of significant digits, with what is done before in front:
 //! `%1` a share in percent, `-%1` what is missing to a whole in percent, `k1` in thousands, `M2` in millions, `m0` in

@@ -2,7 +2,8 @@
 //!
 //! - [`campaign`]: runs every benchmark of one code, goes on where it was ended, and keeps what was written.
 //! - [`files`]: the results as they are kept. [`figure`]: how a document names one of their figures.
-//! - [`document`]: the parts of documents that are written from them, with [`lines`] for tables. [`by_hand`]: figures outside of these.
+//! - [`document`]: the parts of documents that are written from them, with [`lines`] for tables.
+//!   [`by_hand`]: figures outside of these.
 
 mod by_hand;
 mod campaign;
