@@ -1,10 +1,9 @@
 //! Figures that stand in documents outside of the parts that are written from results.
 //!
-//! A number with a unit is one, and any number in a table. Each is known by its document and what it says, as `README.md: 5 us`,
-//! in one of two lists in `docs/results`:
+//! A number with a unit is one, its own or that of the number that it is joined to, and any number in a table. Each is known by
+//! its document and what it says, as `README.md: 5 us`, in one of two lists in `docs/results`:
 //! - `stated.txt`: what is a setting, a size or another fact, and nothing that was measured;
-//! - `by-hand.txt`: what was there before documents were written from results, of which nobody has said yet which it is.
-//!   It becomes shorter, and never longer.
+//! - `by-hand.txt`: what was measured by hand, as its document says, and is in no result. It becomes shorter, and never longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -73,6 +72,16 @@ impl Known {
         unknown
     }
 
+    /// The documents that have figures which were measured by hand, and how many there are of these.
+    #[cfg(test)]
+    pub(crate) fn by_hand(&self) -> BTreeMap<&str, usize> {
+        let mut documents = BTreeMap::new();
+        for (document, _) in self.by_hand.iter().filter_map(|entry| entry.split_once(": ")) {
+            *documents.entry(document).or_default() += 1;
+        }
+        documents
+    }
+
     /// Entries of the lists that no document has any more.
     pub(crate) fn gone(&self, documents: &BTreeMap<String, String>) -> Vec<String> {
         let there: BTreeSet<String> = documents
@@ -118,20 +127,14 @@ fn plain(line: &str) -> String {
 fn of_line(line: &str, is_table: bool, found: &mut Vec<String>) {
     let words: Vec<&str> =
         line.split(|c: char| c.is_whitespace() || c == '|').filter(|word| !word.is_empty()).collect();
-    for (at, word) in words.iter().enumerate() {
-        let number = word.trim_matches(|c: char| !c.is_ascii_digit() && c != '%');
-        let (number, percent) = number.strip_suffix('%').map_or((number, false), |number| (number, true));
-        let is_number = !number.is_empty()
-            && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b',' || byte == b'.')
-            // Words with a number in them are names, such as `p99`.
-            && !word.trim_end_matches(|c: char| !c.is_alphanumeric()).bytes().any(|byte| byte.is_ascii_alphabetic());
-        if !is_number {
-            continue;
+    let mut figures: Vec<Option<(&str, Option<&str>)>> =
+        (0..words.len()).map(|at| number(words[at]).map(|number| (number, unit(&words, at)))).collect();
+    for at in 0..words.len() {
+        if let Some((_, Some(unit))) = figures[at] {
+            before(&words, at, &mut figures, unit);
         }
-        let ends = word.ends_with([',', ';', ':', ')']) && !percent;
-        let next =
-            words.get(at + 1).filter(|_| !ends).map(|next| next.trim_end_matches([',', '.', ';', ':', ')', '?']));
-        let unit = if percent { Some("%") } else { next.and_then(|next| UNITS.into_iter().find(|unit| next == *unit)) };
+    }
+    for (number, unit) in figures.into_iter().flatten() {
         let figure = match unit {
             Some(unit) => format!("{number} {unit}"),
             None if is_table => number.to_owned(),
@@ -143,6 +146,44 @@ fn of_line(line: &str, is_table: bool, found: &mut Vec<String>) {
     }
 }
 
+/// The number that a word is, without what stands around it.
+fn number(word: &str) -> Option<&str> {
+    let number = word.trim_matches(|c: char| !c.is_ascii_digit() && c != '%');
+    let number = number.strip_suffix('%').unwrap_or(number);
+    let is_number = !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b',' || byte == b'.')
+        // Words with a number in them are names, such as `p99`.
+        && !word.trim_end_matches(|c: char| !c.is_alphanumeric()).bytes().any(|byte| byte.is_ascii_alphabetic());
+    is_number.then_some(number)
+}
+
+/// The unit of the number at a place, which is part of the word or the next one.
+fn unit(words: &[&str], at: usize) -> Option<&'static str> {
+    let word = words[at];
+    if word.trim_matches(|c: char| !c.is_ascii_digit() && c != '%').ends_with('%') {
+        return Some("%");
+    }
+    let ends = word.ends_with([',', ';', ':', ')']);
+    let next = words.get(at + 1).filter(|_| !ends)?.trim_end_matches([',', '.', ';', ':', ')', '?']);
+    UNITS.into_iter().find(|unit| next == *unit)
+}
+
+/// Gives a number's unit to those without one that share it: `33` in `33 and 20 %`, `5` and `10` in `5, 10 or 20 ms`.
+fn before<'a>(words: &[&str], at: usize, figures: &mut [Option<(&'a str, Option<&'a str>)>], unit: &'a str) {
+    let Some(join) = at.checked_sub(1).filter(|join| JOINS.contains(&words[*join])) else { return };
+    for place in (0..join).rev() {
+        // Of more than two, all but the last of those before the join end with a comma.
+        let is_next = place + 1 == join || words[place].ends_with(',');
+        match &mut figures[place] {
+            Some((_, own @ None)) if is_next => *own = Some(unit),
+            _ => return,
+        }
+    }
+}
+
+/// What stands between numbers that share the unit of the last.
+const JOINS: [&str; 3] = ["and", "or", "to"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +193,17 @@ mod tests {
         let text =
             "Of 46 programs it takes 1.02 times as long, 53 ns (p99: 509 ns) and 35 %.\n| a | 10.0 us | 14.7 | `7` |";
         assert_eq!(figures(text), ["1.02 times", "53 ns", "509 ns", "35 %", "10.0 us", "14.7"]);
+    }
+
+    #[test]
+    fn a_unit_is_shared_by_the_numbers_that_are_joined_before_it() {
+        let of = |text: &str| figures(text).join(", ");
+        assert_eq!(of("of which 33 and 20 % were late"), "33 %, 20 %");
+        assert_eq!(of("(2 to 5 us, or 0.5 or 1.5 times)"), "2 us, 5 us, 0.5 times, 1.5 times");
+        assert_eq!(of("5, 10, 20 and 40 ms"), "5 ms, 10 ms, 20 ms, 40 ms");
+        // Each has its own here, and what isn't joined has none.
+        assert_eq!(of("3 us and 7 ms, 12 cores and 2 s, in 2015 we"), "3 us, 7 ms, 2 s");
+        assert_eq!(of("as in 2015. Of 8, 9 ms; between 16 and"), "9 ms");
     }
 
     #[test]

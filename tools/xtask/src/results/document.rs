@@ -13,6 +13,7 @@
 //! The p50 is {rpc unary-64B-inflight-1 greenwave p50_us 1} us.
 //! <!-- end of figures -->
 //! ```
+//! A [line](lines) can stand for all rows of a table.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::figure::{self, Missing};
 use super::files::Kept;
+use super::lines;
 
 const BEGIN: &str = "<!-- figures: ";
 const CLOSE: &str = " -->";
@@ -53,7 +55,7 @@ pub(crate) struct Outcome {
     pub(crate) figures: usize,
     /// Parts that are left as they are, and why.
     pub(crate) pending: Vec<String>,
-    /// Lines that were to be there and weren't.
+    /// Lines that were to be there and weren't, or were there and weren't to be.
     pub(crate) stale: Vec<String>,
 }
 
@@ -77,9 +79,7 @@ pub(crate) fn written(document: &str, templates: &Templates, kept: &Kept) -> Res
         let part = match filled(&template, kept, &mut figures)? {
             Ok(part) => {
                 outcome.figures += figures;
-                outcome
-                    .stale
-                    .extend(part.lines().filter(|line| !there.lines().any(|old| old == *line)).map(str::to_owned));
+                outcome.stale.extend(differ(&part, &there));
                 part
             }
             Err(Missing::File(why) | Missing::Row(why)) => {
@@ -99,6 +99,20 @@ pub(crate) fn written(document: &str, templates: &Templates, kept: &Kept) -> Res
         bail!("no part is called `{name}`, of which there is a template");
     }
     Ok(outcome)
+}
+
+/// In which lines what is there differs from what is to be there.
+fn differ(part: &str, there: &str) -> Vec<String> {
+    let only = |of: &str, other: &str| -> Vec<String> {
+        of.lines().filter(|line| !other.lines().any(|it| it == *line)).map(str::to_owned).collect()
+    };
+    let new = only(part, there);
+    match (new.is_empty(), part == there) {
+        (false, _) => new,
+        (true, true) => Vec::new(),
+        // Some are too many, or stand in another order.
+        (true, false) => Some(only(there, part)).filter(|old| !old.is_empty()).unwrap_or_else(|| only(there, "")),
+    }
 }
 
 /// The name of the part that a line begins, if it begins one.
@@ -122,19 +136,37 @@ fn until_end<'a>(lines: &mut impl Iterator<Item = &'a str>, part: &str) -> Resul
 /// A part with its figures in place of their names.
 fn filled(template: &str, kept: &Kept, figures: &mut usize) -> Result<std::result::Result<String, Missing>> {
     let mut text = String::new();
-    let mut rest = template;
+    let mut missing = None;
+    // All lines are looked at, so that what makes no sense is found even where there are no results yet.
+    for line in template.split_inclusive('\n') {
+        let done = if lines::is_many(line) { lines::filled(line, kept)? } else { one(line, kept)? };
+        match done {
+            Ok((line, count)) => {
+                text.push_str(&line);
+                *figures += count;
+            }
+            Err(why) => missing = missing.or(Some(why)),
+        }
+    }
+    Ok(missing.map_or(Ok(text), Err))
+}
+
+/// A line that stands for itself, and how many figures it has.
+fn one(line: &str, kept: &Kept) -> Result<std::result::Result<(String, usize), Missing>> {
+    let (mut text, mut figures, mut missing) = (String::new(), 0, None);
+    let mut rest = line;
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').with_context(|| format!("no end of `{{{after}`"))?;
         text.push_str(before);
         match figure::shown(name, kept)? {
             Ok(figure) => text.push_str(&figure),
-            Err(missing) => return Ok(Err(missing)),
+            Err(why) => missing = missing.or(Some(why)),
         }
-        *figures += 1;
+        figures += 1;
         rest = after;
     }
     text.push_str(rest);
-    Ok(Ok(text))
+    Ok(missing.map_or(Ok((text, figures)), Err))
 }
 
 /// A document without the parts that are written from results.
@@ -179,6 +211,14 @@ mod tests {
         assert_eq!((outcome.figures, outcome.stale), (1, vec!["| p50 | 10.0 us |".to_owned()]));
         let again = written(&outcome.text, &templates, &kept()).unwrap();
         assert_eq!((again.text, again.stale.len()), (outcome.text, 0));
+    }
+
+    #[test]
+    fn lines_that_are_too_many_or_in_another_order_are_told() {
+        let stale = |there: &str| written(&document(there), &templates("rpc c s p50_us 1"), &kept()).unwrap().stale;
+        assert_eq!(stale("| p50 | 10.0 us |\n| p99 | 7 us |\n"), ["| p99 | 7 us |"]);
+        assert_eq!(stale("| p50 | 10.0 us |\n| p50 | 10.0 us |\n").len(), 2);
+        assert!(stale("| p50 | 10.0 us |\n").is_empty());
     }
 
     #[test]

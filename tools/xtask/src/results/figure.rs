@@ -7,8 +7,8 @@
 //! - `{cases FILE CASES}`: how many there are.
 //! - `{ratio FILE CASE SYSTEM METRIC CASE SYSTEM METRIC FORMAT}`: one over another.
 //! - `{claims FILE all}`, `hold`, `fail`: how many claims of its figures there are that could be judged, hold, or are missed.
-//! - `{FILE commit}`, `time`, `cpu`, `cores`, `kernel`: what, when and where. `{version FILE NAME}`: of a program that was
-//!   measured too. `{variant FILE CASE SYSTEM}`: which was chosen.
+//! - `{FILE commit}`, `time`, `cpu`, `cores`, `kernel`: what, when and where; `machine`: its kind, by the last three.
+//! - `{version FILE NAME}`: of a program that was measured too. `{variant FILE CASE SYSTEM}`: which was chosen.
 //!
 //! A format is a number of decimals, or `s` and a number of significant digits, with what is done before in front:
 //! `%1` a share in percent, `-%1` what is missing to a whole in percent, `k1` in thousands, `M2` in millions, `m0` in
@@ -43,6 +43,12 @@ pub(crate) fn shown(name: &str, kept: &Kept) -> Result<std::result::Result<Strin
                 Err(missing) => return Ok(Err(missing)),
             }
         };
+    }
+    // A format makes sense or doesn't, whether there is such a figure or not.
+    match words.as_slice() {
+        ["count" | "cases" | "claims" | "version" | "variant", ..] | [_, _] => {}
+        [.., format] if formatted(1.0, format).is_some() => {}
+        _ => bail!(wrong()),
     }
     let value = match words.as_slice() {
         [which @ ("min" | "median" | "max"), file, cases, system, metric, _] => {
@@ -95,13 +101,14 @@ pub(crate) fn shown(name: &str, kept: &Kept) -> Result<std::result::Result<Strin
             let variant = variants.find(|variant| variant.case == *case && variant.system == *system);
             return Ok(variant.map(|variant| variant.variant.clone()).ok_or_else(missing));
         }
-        [file, fact @ ("commit" | "time" | "cpu" | "cores" | "kernel")] => {
+        [file, fact @ ("commit" | "time" | "cpu" | "cores" | "kernel" | "machine")] => {
             let Results { commit, time, machine, .. } = found!(file);
             let said = match *fact {
                 "commit" => Some(commit.clone()),
                 "time" => Some(time.clone()).filter(|time| !time.is_empty()),
                 "cpu" => machine.cpu.clone(),
                 "cores" => machine.cores.map(|cores| cores.to_string()),
+                "machine" => machine.cpu.as_ref().map(|_| machine.kind()),
                 _ => machine.kernel.clone(),
             };
             return Ok(said.ok_or_else(missing));
@@ -129,7 +136,7 @@ fn middle(values: &[f64]) -> Option<f64> {
 }
 
 /// A number as a format has it; `None` if there is no such format.
-fn formatted(value: f64, format: &str) -> Option<String> {
+pub(crate) fn formatted(value: f64, format: &str) -> Option<String> {
     let (value, format, apart) = match format {
         _ if format.starts_with("-%") => (100.0 * (1.0 - value), &format[2..], false),
         _ if format.starts_with('%') => (100.0 * value, &format[1..], false),
@@ -183,7 +190,7 @@ mod tests {
     fn kept() -> Kept {
         Kept::of(
             "rpc",
-            r#"{"commit":"abcdef0","versions":{"etcd":"3.4"},"machine":{"cores":2},
+            r#"{"commit":"abcdef0","versions":{"etcd":"3.4"},"machine":{"cpu":"CPU","cores":2,"kernel":"Linux 6.1-x"},
                 "claims":[{"holds":true},{"holds":false},{"holds":null}],
                 "variants":[{"case":"m/a","system":"x","variant":"spin"}],"rows":[
                 {"case":"m/a","system":"x","metric":"r","value":0.934},{"case":"m/b","system":"x","metric":"r","value":0.899},
@@ -210,7 +217,10 @@ mod tests {
             (text("rpc commit"), text("rpc cores"), text("version rpc etcd")),
             ("abcdef0".into(), "2".into(), "3.4".into())
         );
-        assert_eq!(text("variant rpc m/a x"), "spin");
+        assert_eq!(
+            (text("variant rpc m/a x"), text("rpc machine")),
+            ("spin".into(), "CPU (2 cores, Linux 6.1)".into())
+        );
     }
 
     #[test]
@@ -233,7 +243,9 @@ mod tests {
     fn what_is_not_there_is_told_from_what_makes_no_sense() {
         assert_eq!(shown("path m/a x r 2", &kept()).unwrap(), Err(Missing::File("there is no path.json".into())));
         assert_eq!(shown("rpc m/a x q 2", &kept()).unwrap(), Err(Missing::Row("there is no rpc m/a x q 2".into())));
-        for wrong in ["rpc m/a", "", "rpc m/a x r nonsense", "count rpc m/* x r 0.9", "claims rpc some"] {
+        for wrong in
+            ["rpc m/a", "", "rpc m/a x r nonsense", "path m/a x r nonsense", "count rpc m/* x r 0.9", "claims rpc some"]
+        {
             assert!(shown(wrong, &kept()).is_err(), "{wrong}");
         }
     }

@@ -19,8 +19,9 @@ pub(crate) struct Results {
     pub(crate) versions: BTreeMap<String, String>,
     pub(crate) variants: Vec<Variant>,
     rows: HashMap<[String; 3], f64>,
-    /// The cases, in their order.
+    /// The cases and the systems, in their order.
     cases: Vec<String>,
+    systems: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -81,8 +82,16 @@ impl Machine {
     }
 }
 
-#[derive(Deserialize)]
+/// What is claimed of a figure, and what that is.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Claim {
+    pub(crate) what: String,
+    pub(crate) case: String,
+    pub(crate) system: String,
+    pub(crate) metric: String,
+    pub(crate) aim: String,
+    pub(crate) measured: Option<f64>,
     pub(crate) holds: Option<bool>,
 }
 
@@ -110,15 +119,17 @@ impl From<Written> for Results {
             AnyRow::Other(_) => None,
         };
         let rows: Vec<Row> = rows.into_iter().filter_map(figure).collect();
-        let mut cases: Vec<String> = Vec::new();
+        let (mut cases, mut systems): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for row in &rows {
-            // Rows of a case mostly stand together.
-            if cases.last() != Some(&row.case) && !cases.contains(&row.case) {
-                cases.push(row.case.clone());
+            for (names, name) in [(&mut cases, &row.case), (&mut systems, &row.system)] {
+                // Rows of one mostly stand together.
+                if names.last() != Some(name) && !names.contains(name) {
+                    names.push(name.clone());
+                }
             }
         }
         let rows = rows.into_iter().map(|row| ([row.case, row.system, row.metric], row.value)).collect();
-        Self { commit, time, machine, claims, versions, variants, rows, cases }
+        Self { commit, time, machine, claims, versions, variants, rows, cases, systems }
     }
 }
 
@@ -137,14 +148,27 @@ impl Results {
         self.rows.get(&[case, system, metric].map(str::to_owned)).copied()
     }
 
-    /// The cases of a pattern: its parts, between slashes, are `*` for whatever, or names with `|` between them.
+    /// The cases of a [pattern](fits).
     pub(crate) fn cases(&self, pattern: &str) -> impl Iterator<Item = &str> {
-        let fits = move |case: &&str| {
-            let is_one = |(part, name): (&str, &str)| part == "*" || part.split('|').any(|one| one == name);
-            pattern.split('/').count() == case.split('/').count() && pattern.split('/').zip(case.split('/')).all(is_one)
-        };
-        self.cases.iter().map(String::as_str).filter(fits)
+        self.cases.iter().map(String::as_str).filter(move |case| fits(pattern, case))
     }
+
+    /// Whether there is a figure of the cases of a pattern, by this system and of this metric where these are given.
+    pub(crate) fn has(&self, cases: &str, system: Option<&str>, metric: Option<&str>) -> bool {
+        let is_one = |wanted: Option<&str>, name: &str| wanted.is_none_or(|wanted| wanted == name);
+        self.rows.keys().any(|[case, of, what]| is_one(system, of) && is_one(metric, what) && fits(cases, case))
+    }
+
+    /// The systems.
+    pub(crate) fn systems(&self) -> impl Iterator<Item = &str> {
+        self.systems.iter().map(String::as_str)
+    }
+}
+
+/// Whether a case is one of a pattern's, whose parts, between slashes, are `*` for whatever, or names with `|` between them.
+fn fits(pattern: &str, case: &str) -> bool {
+    let is_one = |(part, name): (&str, &str)| part == "*" || part.split('|').any(|one| one == name);
+    pattern.split('/').count() == case.split('/').count() && pattern.split('/').zip(case.split('/')).all(is_one)
 }
 
 /// All results that are kept, by the names of their files.
