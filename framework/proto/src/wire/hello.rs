@@ -125,7 +125,7 @@ pub struct FeatureError(String);
 impl FromStr for Features {
     type Err = FeatureError;
 
-    /// Names with commas between, in small letters or large ones, or `all` or `none`.
+    /// Names with commas between, in small letters or large ones, or `all` or `none`; or as it is shown.
     ///
     /// # Errors
     /// A name that isn't known.
@@ -134,7 +134,7 @@ impl FromStr for Features {
             let name = name.trim();
             match name.to_uppercase().replace('-', "_").as_str() {
                 "ALL" => Ok(Self::KNOWN),
-                "NONE" => Ok(Self::NONE),
+                "NONE" | "NO FEATURES" => Ok(Self::NONE),
                 upper => Self::NAMES
                     .iter()
                     .find(|(_, known)| *known == upper)
@@ -142,7 +142,7 @@ impl FromStr for Features {
                     .ok_or_else(|| FeatureError(name.to_owned())),
             }
         };
-        text.split(',').try_fold(Self::NONE, |set, name| Ok(set | named(name)?))
+        text.replace(" and ", ",").split(',').try_fold(Self::NONE, |set, name| Ok(set | named(name)?))
     }
 }
 

@@ -121,7 +121,15 @@ mod tests {
 
     #[test]
     fn what_a_process_is_handed_is_what_was_said() {
-        let words = ["search-shard", "--shard=3", "--index=/i", "--wait=5us", "--adapt=off", "--depth-most=9"];
+        let words = [
+            "search-shard",
+            "--shard=3",
+            "--index=/i",
+            "--wait=5us",
+            "--adapt=off",
+            "--depth-most=9",
+            "--wire-features=receipts,origins",
+        ];
         let handed_over = serde_json::to_string(&said(&words)).unwrap();
         let taken: Service = serde_json::from_str(&handed_over).unwrap();
         assert_eq!(serde_json::to_string(&taken).unwrap(), handed_over);

@@ -78,8 +78,7 @@ impl KvSettings {
         let peer_server = usual.peer_server.clone().tls(self.server.tls()?);
         let peer_server = with(peer_server, self.replica.peer_listen.clone(), |it, List(listen)| it.listen(listen));
         let peer_server = with(peer_server, self.server.backend.clone(), |it, Word(backend)| it.backend(backend));
-        let peer_server =
-            with(peer_server, self.server.wire_features.clone(), |it, Word(features)| it.features(features));
+        let peer_server = with(peer_server, self.server.wire_features, |it, Word(features)| it.features(features));
         let access = self.peer_access(&usual.peers, &peer_server)?;
         Ok(MemberConfig {
             peer_server,
