@@ -69,7 +69,7 @@ fn a_feature_that_was_not_agreed_on_is_closed_on() {
 fn a_damaged_call_is_closed_on_and_not_served() {
     let siege = Siege::with(ServerConfig::default().checksums(true));
     let mut attacker = Raw::connect(siege.address());
-    let features = raw::hello().features | wire::Features::CRC32C;
+    let features = raw::hello().features | Features::CRC32C;
     attacker.send(&Frame::Hello(Hello { features, ..raw::hello() }));
     attacker.read().expect("a HELLO");
     attacker.crc = true;
