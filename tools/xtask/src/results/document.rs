@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::figure::{self, Missing};
 use super::files::Kept;
-use super::lines;
+use super::lines::{self, Piece};
 
 const BEGIN: &str = "<!-- figures: ";
 const CLOSE: &str = " -->";
@@ -154,18 +154,20 @@ fn filled(template: &str, kept: &Kept, figures: &mut usize) -> Result<std::resul
 /// A line that stands for itself, and how many figures it has.
 fn one(line: &str, kept: &Kept) -> Result<std::result::Result<(String, usize), Missing>> {
     let (mut text, mut figures, mut missing) = (String::new(), 0, None);
-    let mut rest = line;
-    while let Some((before, after)) = rest.split_once('{') {
-        let (name, after) = after.split_once('}').with_context(|| format!("no end of `{{{after}`"))?;
-        text.push_str(before);
+    for piece in lines::pieces(line)? {
+        let name = match piece {
+            Piece::Text(piece) => {
+                text.push_str(piece);
+                continue;
+            }
+            Piece::Named(name) => name,
+        };
         match figure::shown(name, kept)? {
             Ok(figure) => text.push_str(&figure),
             Err(why) => missing = missing.or(Some(why)),
         }
         figures += 1;
-        rest = after;
     }
-    text.push_str(rest);
     Ok(missing.map_or(Ok((text, figures)), Err))
 }
 

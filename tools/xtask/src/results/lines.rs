@@ -120,13 +120,17 @@ impl Of<'_> {
 }
 
 /// A part of a line.
-enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     Text(&'a str),
     /// What a name in braces stands for.
     Named(&'a str),
 }
 
-fn pieces(line: &str) -> Result<Vec<Piece<'_>>> {
+/// The parts of a line.
+///
+/// # Errors
+/// When a name in braces has no end.
+pub(crate) fn pieces(line: &str) -> Result<Vec<Piece<'_>>> {
     let mut pieces = Vec::new();
     let mut rest = line;
     while let Some((before, after)) = rest.split_once('{') {
