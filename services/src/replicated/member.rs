@@ -149,20 +149,10 @@ pub fn serve_member(config: MemberConfig) -> Result<Member, ServeError> {
 
 fn start(config: &MemberConfig) -> Result<(Replica, super::machine::StoreReader), MemberError> {
     let MemberConfig {
-        id,
-        ref peers,
-        join,
-        ref group,
-        sizing,
-        log_bytes,
-        ref directory,
-        ref peer_server,
-        ref peer_tls,
-        ref access,
-        ..
+        id, ref peers, join, ref group, sizing, log_bytes, ref directory, ref peer_tls, ref access, ..
     } = *config;
-    // As the others are served.
-    let features = peer_server.offered();
+    // Others are called as they are served.
+    let features = config.peer_server.offered();
     let node = NodeId::new(id).ok_or(MemberError::Number)?;
     peers.spot(id)?;
     let peer = |(id, spot): (u64, &Spot)| Some(Peer::new(NodeId::new(id)?, spot.to_string()));

@@ -211,6 +211,7 @@ impl<T> Guarded<T> {
     /// The first of those watched, if that is at risk.
     #[inline(never)]
     fn first_at_risk(&mut self, now: i64) -> Option<Entry> {
+        // Who is late is let go of before, as in `goes_on`: the work of these is no reason to give up others.
         self.first_watched(now);
         self.give_up(now, 0, i64::MIN);
         self.first_watched(now).filter(|first| self.is_at_risk(self.urgency(first), 0, now))
@@ -369,9 +370,8 @@ impl<T> Guarded<T> {
         while let Some(&first) = self.watched.peek() {
             if self.is_guarded(&first) {
                 let urgency = self.urgency(&first);
-                let done = now.saturating_add(work(urgency));
-                let is_late = done > urgency.due();
-                self.overloaded |= done > self.safe_due(urgency);
+                let (is_late, is_unsafe) = (is_late(urgency, now), ends_after(self.safe_due(urgency), urgency, now));
+                self.overloaded |= is_unsafe;
                 if !is_late {
                     return Some(first);
                 }
@@ -457,7 +457,13 @@ fn work(urgency: &Urgency) -> i64 {
 /// Whether it can't be in time any more.
 #[inline]
 fn is_late(urgency: &Urgency, now: i64) -> bool {
-    now.saturating_add(work(urgency)) > urgency.due()
+    ends_after(urgency.due(), urgency, now)
+}
+
+/// Whether it would be done after a time if it began now.
+#[inline]
+fn ends_after(time: i64, urgency: &Urgency, now: i64) -> bool {
+    now.saturating_add(work(urgency)) > time
 }
 
 impl Ord for Entry {
