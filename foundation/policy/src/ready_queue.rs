@@ -9,6 +9,7 @@
 //! first), GrandSLAm (EuroSys'19: slack per stage), and for the default those named in its module.
 
 mod by_key;
+mod drain;
 mod guarded;
 mod order;
 mod urgency;
@@ -130,6 +131,9 @@ impl<T> ReadyQueue<T> {
         if self.kept.is_none() && self.goes_on(now, &urgency) {
             (self.kept, self.has_come) = (Some((urgency, work)), false);
         } else {
+            if let Queue::Guarded(queue) = &mut self.queue {
+                queue.preempted(now, &urgency);
+            }
             self.put_back(now, urgency, work);
         }
     }
@@ -140,6 +144,9 @@ impl<T> ReadyQueue<T> {
         let (urgency, work) = self.kept.take()?;
         if !self.has_come {
             return Some((urgency, work));
+        }
+        if let Queue::Guarded(queue) = &mut self.queue {
+            queue.preempted(now, &urgency);
         }
         self.push_first(now, urgency, work);
         None

@@ -80,7 +80,7 @@ impl Graph {
     pub fn busiest(&self, per_second: f64) -> f64 {
         let of = |stage: &Stage| {
             let slowest = (0..stage.units).map(|unit| stage.work_of(unit).mean_ns()).fold(0.0, f64::max);
-            let units = per_second * slowest / 1e9 / stage.workers as f64;
+            let units = per_second * slowest / 1e9 / stage.share / stage.workers as f64;
             let merge = stage.merge.map_or(0.0, |merge| per_second * merge.mean_ns() / 1e9);
             units.max(merge)
         };
@@ -97,6 +97,9 @@ impl Graph {
             }
             if !(1..=1024).contains(&stage.units) {
                 return Err(GraphError::Units(stage.units));
+            }
+            if !(stage.share.is_finite() && stage.share > 1e-4 && stage.share <= 1.0) {
+                return Err(GraphError::Core(stage.share));
             }
             if !stage.each.is_empty() && stage.each.len() != stage.units {
                 return Err(GraphError::Each { works: stage.each.len(), units: stage.units });
@@ -136,19 +139,22 @@ pub struct Stage {
     pub units: usize,
     /// What it takes to put a request's parts together, on one core; `None`: no time.
     pub merge: Option<Work>,
+    /// The share of its time that each core has for this stage, more than 0 and at most 1: after each work the rest goes to
+    /// others, which nobody here knows of. With 1 it is theirs alone.
+    pub share: f64,
 }
 
 impl Stage {
     /// A stage whose requests aren't split.
     #[must_use]
     pub fn new(workers: usize, work: Work) -> Self {
-        Self { workers, work, each: Vec::new(), units: 1, merge: None }
+        Self { workers, work, each: Vec::new(), units: 1, merge: None, share: 1.0 }
     }
 
     /// A parallel unit: each request is split over so many units of one core, and put together.
     #[must_use]
     pub fn parallel(units: usize, work: Work, merge: Option<Work>) -> Self {
-        Self { workers: 1, work, each: Vec::new(), units, merge }
+        Self { workers: 1, work, each: Vec::new(), units, merge, share: 1.0 }
     }
 
     /// What a part takes at this unit.
@@ -207,6 +213,9 @@ pub enum GraphError {
         /// Of how many units.
         units: usize,
     },
+    /// Of a core's time.
+    #[error("a share of {0} of a core's time; allowed: more than 0.0001, and at most 1")]
+    Core(f64),
     /// Of how many may wait.
     #[error("0 may wait at a station; allowed: 1 or more")]
     Waiting,

@@ -234,7 +234,7 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
             next = arrivals.next();
         }
         if let Some(call) = running.take_if(|call| !queue.goes_on(now, &urgency(call))) {
-            queue.put_back(now, urgency(&call), call);
+            queue.preempted(now, urgency(&call), call);
         }
         let mut call = match running.take() {
             Some(call) => call,

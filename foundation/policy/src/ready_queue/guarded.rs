@@ -8,10 +8,11 @@
 //! # Who is at risk
 //! 1. A call that has used up [half](SHARE) of the time that it could wait when it arrived is *watched*: later, and the guard
 //!    comes too late; earlier, and calls that are in no hurry widen it for nothing.
-//! 2. All that is watched, one after the other, takes as long as the sum of its work. If that leaves the one whose deadline
-//!    is earliest no time to spare, but for a [margin](MARGIN), the watched go first, the earliest deadline before the
-//!    others. Whatever order they are in, none of them is late by then if the estimates are right: each of their
-//!    deadlines is that one or a later one, and the sum includes all that may go before it.
+//! 2. All that is watched, one after the other, takes as long as the sum of its work, or as many times that as the queue was
+//!    [seen to take](super::drain) where others have a part of the core. If that leaves the one whose deadline is earliest no
+//!    time to spare, but for a [margin](MARGIN) or the longest time between two turns, the watched go first, the earliest
+//!    deadline before the others. Whatever order they are in, none of them is late by then if the estimates are right: each
+//!    of their deadlines is that one or a later one, and the sum includes all that may go before it.
 //!    Where admission refuses who has too little of its budget left when it comes up, it is at risk when that is near.
 //! 3. What can't be in time any more isn't watched. It would make others late and gain nothing (the domino effect).
 //! 4. If all that is watched takes longer than until the latest of its deadlines, some of it will be late whatever is done.
@@ -36,6 +37,7 @@
 //! What this is worth beside the other orders: `cargo run --release -p greenwave-sim --example orders`.
 
 use super::Urgency;
+use super::drain::Drain;
 use super::urgency::signed;
 use crate::sorted::Sorted;
 use crate::time::{Time, nanos};
@@ -50,8 +52,8 @@ const MARGIN: i64 = 20_000;
 /// How many times its own remaining work a call can be overtaken by what comes later.
 const PATIENCE: i64 = 1000;
 
-/// How many times its work a call can have to spare and go before others that have as much to do and more to spare. A tenth of
-/// the above: less time to spare is worth as much as a tenth less work.
+/// How many times what its work takes a call can have to spare and go before others that have as much to do and more to spare.
+/// A tenth of the above: less time to spare is worth as much as a tenth less work, where the core does nothing else.
 const SPARE: i64 = 100;
 
 /// How many times as long as the mean of those watched a call is that gives way where not all of them can be in time.
@@ -85,6 +87,7 @@ pub(super) struct Guarded<T> {
     latest: i64,
     /// Whether calls are watched as they come, by 5 above.
     overloaded: bool,
+    drain: Drain,
     /// The share of its budget that a call needs to have when it comes up.
     reserve: f64,
     pushed: i64,
@@ -123,6 +126,7 @@ impl<T> Guarded<T> {
             guarded: 0,
             latest: i64::MIN,
             overloaded: false,
+            drain: Drain::new(),
             reserve: 0.0,
             pushed: 0,
             pushed_first: 0,
@@ -158,7 +162,7 @@ impl<T> Guarded<T> {
                 (self.slots.len() - 1) as u32
             }
         };
-        self.rest.push(Entry { key: rank(&urgency), turn, slot });
+        self.rest.push(Entry { key: self.rank(&urgency), turn, slot });
         if urgency.deadline.expires().is_some() {
             let from = self.watched_from(&urgency);
             self.next_alarm = self.next_alarm.min(from);
@@ -175,6 +179,7 @@ impl<T> Guarded<T> {
             return true;
         }
         let (now, due) = (signed(now), urgency.due());
+        self.drain.asked(now);
         self.watch(now);
         // Whether there is an overload is known before it is asked whether this one would be watched.
         self.first_watched(now);
@@ -186,26 +191,41 @@ impl<T> Guarded<T> {
             None if own > 0 && self.is_at_risk(urgency, own, now) => return true,
             _ => {}
         }
-        self.first_of_rest().is_none_or(|first| rank(urgency) < first.key)
+        let first = self.first_of_rest();
+        first.is_none_or(|first| self.rank(urgency) < first.key)
     }
 
     #[inline(always)]
     pub(super) fn pop(&mut self, now: Time) -> Option<(Urgency, T)> {
         let now = signed(now);
+        let next = self.next(now)?;
+        let (urgency, found) = self.take(next)?;
+        self.drain.taken(now, work(&urgency), self.len() > 0);
+        Some((urgency, found))
+    }
+
+    #[inline(always)]
+    fn next(&mut self, now: i64) -> Option<u32> {
         self.watch(now);
         // As a rule nobody is.
         if self.guarded > 0
             && let Some(first) = self.first_at_risk(now)
         {
-            return self.take(first.slot);
+            return Some(first.slot);
         }
         self.overloaded = false;
         loop {
             let first = self.rest.pop()?;
             if !self.is_stale(&first) {
-                return self.take(first.slot);
+                return Some(first.slot);
             }
         }
+    }
+
+    /// Work whose turn it was comes back with so much left.
+    #[inline]
+    pub(super) fn preempted(&mut self, now: Time, urgency: &Urgency) {
+        self.drain.put_back(signed(now), work(urgency));
     }
 
     /// The first of those watched, if that is at risk.
@@ -235,7 +255,9 @@ impl<T> Guarded<T> {
             }
         }
         super::keep_greatest(&mut found, most);
-        found.into_iter().filter_map(|(_, slot)| self.take(slot)).collect()
+        let shed = found.into_iter().filter_map(|(_, slot)| self.take(slot)).collect();
+        self.rest_if_empty();
+        shed
     }
 
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&Urgency, &T) -> bool) {
@@ -244,6 +266,13 @@ impl<T> Guarded<T> {
             if work.as_ref().is_some_and(|work| !keep(urgency, work)) {
                 self.take(slot as u32);
             }
+        }
+        self.rest_if_empty();
+    }
+
+    fn rest_if_empty(&mut self) {
+        if self.len() == 0 {
+            self.drain.rests();
         }
     }
 
@@ -271,11 +300,21 @@ impl<T> Guarded<T> {
         latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
     }
 
+    /// What the rest goes by.
+    #[inline]
+    fn rank(&self, urgency: &Urgency) -> i64 {
+        // Times are not below zero and work is an hour at most, so nothing overflows but, at the end of all time, the sum.
+        let (arrived, here) = (signed(urgency.arrived), rounded(nanos(urgency.here).min(HOUR)).cast_signed());
+        let spare = urgency.due().max(arrived) - arrived - here;
+        let most = (here as f64 * self.drain.stretch()) as i64 * SPARE;
+        arrived.saturating_add(here * PATIENCE + spare.clamp(0, most))
+    }
+
     /// Whether so much work besides what is watched leaves it no time to spare.
     #[inline]
     fn is_at_risk(&self, urgency: &Urgency, besides: i64, now: i64) -> bool {
         let due = self.safe_due(urgency);
-        let busy = self.endangered.saturating_add(besides).saturating_add(MARGIN);
+        let busy = self.drain.takes(self.endangered.saturating_add(besides)).saturating_add(MARGIN.max(self.drain.gap()));
         due.saturating_sub(now) <= busy
     }
 
@@ -314,7 +353,7 @@ impl<T> Guarded<T> {
         loop {
             let (all, until) =
                 (self.endangered.saturating_add(own), if own > 0 { self.latest.max(due) } else { self.latest });
-            if all == 0 || all <= until.saturating_sub(now) {
+            if all == 0 || self.drain.takes(all) <= until.saturating_sub(now) {
                 return own;
             }
             let others = self.longest_watched();
@@ -428,15 +467,6 @@ impl<T> Guarded<T> {
             }
         }
     }
-}
-
-/// What the rest goes by.
-#[inline]
-fn rank(urgency: &Urgency) -> i64 {
-    // Times are not below zero and work is an hour at most, so nothing overflows but, at the end of all time, the sum.
-    let (arrived, here) = (signed(urgency.arrived), rounded(nanos(urgency.here).min(HOUR)).cast_signed());
-    let spare = urgency.due().max(arrived) - arrived - here;
-    arrived.saturating_add(here * PATIENCE + spare.clamp(0, here * SPARE))
 }
 
 /// An estimate to within an eighth, so that calls that differ by less than any estimate is good for stay in the order in which

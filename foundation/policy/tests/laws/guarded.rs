@@ -100,12 +100,32 @@ fn work_that_had_more_than_was_expected_goes_behind_what_is_fresh() {
     assert_eq!(queue.drain(at(5 * US)).map(|(_, name)| name).collect::<Vec<_>>(), ["waits", "ran"]);
 }
 
+/// A queue that has drained so many times as slowly as its calls' work says, each of them a millisecond; and when.
+fn drained(slowdown: u32, idle: Duration, reserve: f64) -> (ReadyQueue<u64>, Duration) {
+    let mut queue = ReadyQueue::new(Order::Guarded).with_reserve(reserve);
+    let mut now = MS;
+    // As many as are looked at before something is learned, again and again, and none more.
+    for n in 0..2400 {
+        // The last of three finds nobody behind it, and what comes next comes later.
+        if n % 3 == 0 {
+            now += idle;
+            (0..3).for_each(|_| queue.push(at(now), work(now, None, MS), n));
+        }
+        queue.pop(at(now));
+        now += MS * slowdown;
+    }
+    assert!(queue.is_empty());
+    (queue, now)
+}
+
 /// What waits, in the order in which it came, and how the rules of the module see it.
 #[derive(Default)]
 struct Model {
     waiting: Vec<(i64, Urgency, u64)>,
     /// The share of its budget that a call is to have when it comes up.
     reserve: f64,
+    /// How many times its work a call takes; none learned is 0.
+    slowdown: u32,
     overloaded: bool,
     /// Those that came in an overload.
     came_in_overload: Vec<u64>,
@@ -152,6 +172,11 @@ impl Model {
         }
     }
 
+    /// How long so much work takes.
+    fn takes(&self, work: i64) -> i64 {
+        work * i64::from(self.slowdown.max(1))
+    }
+
     fn left(urgency: &Urgency) -> i64 {
         (urgency.here.as_nanos() as i64).clamp(1, 3_600_000_000_000)
     }
@@ -182,7 +207,7 @@ impl Model {
             let all: i64 = watched.iter().map(|(_, urgency, _)| Self::left(urgency)).sum();
             let longest = watched.iter().max_by_key(|(turn, urgency, _)| (Self::left(urgency), -turn));
             let (Some((_, urgency, given_up)), Some(latest)) = (longest, self.latest) else { break };
-            if all <= latest - now || Self::left(urgency) * watched.len() as i64 <= 2 * all {
+            if self.takes(all) <= latest - now || Self::left(urgency) * watched.len() as i64 <= 2 * all {
                 break;
             }
             let given_up = *given_up;
@@ -191,7 +216,10 @@ impl Model {
         let first = self.first_watched(now);
         let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
         let busy: i64 = watched.map(|(_, urgency, _)| Self::left(urgency)).sum();
-        if let Some((_, id)) = first.filter(|(urgency, _)| self.safe_due(urgency) - now <= busy + 20_000) {
+        // At least one call of a millisecond comes between, if anything was learned.
+        let margin = i64::from(self.slowdown) * 1_000_000;
+        let busy = self.takes(busy) + margin.max(20_000);
+        if let Some((_, id)) = first.filter(|(urgency, _)| self.safe_due(urgency) - now <= busy) {
             return Some(id);
         }
         self.overloaded = false;
@@ -200,7 +228,7 @@ impl Model {
             // To within an eighth.
             let here = (0..128).find(|small| here >> small < 16).map_or(0, |small| here >> small << small);
             let spare = (i128::from(Self::due(urgency)) - arrived).max(0) - here;
-            arrived + here * 1000 + spare.clamp(0, here * 100)
+            arrived + here * 1000 + spare.clamp(0, here * 100 * i128::from(self.slowdown.max(1)))
         };
         self.waiting.iter().min_by_key(|(turn, urgency, _)| (rank(urgency), *turn)).map(|(_, _, id)| *id)
     }
@@ -213,6 +241,7 @@ proptest! {
         urgencies in vec((urgency(), 0..1_u64 << 30, 0..1_u64 << 30), 6),
         acts in vec((0..6_u8, 0..6_usize, 0..1_u64 << 28), 0..120),
         reserve in prop_oneof![Just(0.0), 0.0..1.0_f64],
+        slowdown in prop_oneof![Just(0), 1..20_u32],
     ) {
         // Spans short enough for each other to matter.
         let urgencies: Vec<Urgency> = urgencies.into_iter().map(|(urgency, here, budget)| {
@@ -222,8 +251,11 @@ proptest! {
             let (here, ahead) = (Duration::from_nanos(here), Duration::from_nanos(here / 3));
             Urgency { arrived, birth: arrived, deadline: Deadline::at(arrived, budget), here, ahead }
         }).collect();
-        let mut queue = ReadyQueue::new(Order::Guarded).with_reserve(reserve);
-        let (mut model, mut now) = (Model { reserve, ..Model::default() }, Time::from_nanos(1 << 40));
+        let mut queue = match slowdown {
+            0 => ReadyQueue::new(Order::Guarded).with_reserve(reserve),
+            _ => drained(slowdown, Duration::ZERO, reserve).0,
+        };
+        let (mut model, mut now) = (Model { reserve, slowdown, ..Model::default() }, Time::from_nanos(1 << 40));
         for (turn, (act, which, passed)) in (1_i64..).zip(acts) {
             now = now + Duration::from_nanos(passed);
             let (id, urgency) = (turn.unsigned_abs(), urgencies[which]);
@@ -276,4 +308,48 @@ proptest! {
         queue.put_back(now, own, true);
         prop_assert_eq!(queue.pop(now).map(|(_, is_own)| is_own), Some(goes_on));
     }
+}
+
+#[test]
+fn the_guard_knows_how_long_what_waits_takes() {
+    // How many calls of a millisecond make up the 21 ms that are left, with the one whose turn it may just be.
+    let most = |slowdown, idle| {
+        let (mut queue, now) = drained(slowdown, idle, 0.0);
+        (1..=30).find(|&n| {
+            for id in 0..n {
+                queue.push(at(now), work(now, Some(60 * MS), MS), id);
+            }
+            // It came later, but it takes less.
+            queue.push(at(now), work(now, None, US), 99);
+            let first = queue.pop(at(now + 39 * MS)).map(|(_, id)| id);
+            queue.retain(|_, _| false);
+            first != Some(99)
+        })
+    };
+    for idle in [Duration::ZERO, 500 * MS] {
+        assert_eq!([1, 4, 8].map(|slowdown| most(slowdown, idle)), [20, 5, 2].map(Some), "idle for {idle:?}");
+    }
+}
+
+#[test]
+fn a_call_that_is_put_back_is_no_sign_of_others_on_the_core() {
+    let mut queue = ReadyQueue::new(Order::Guarded);
+    let mut now = MS;
+    queue.push(at(now), work(now, None, 1000 * MS), 1);
+    for _ in 0..1000 {
+        // The long one has a millisecond, and gives way to one that has come.
+        let (long, id) = queue.pop(at(now)).expect("the long one");
+        assert_eq!(id, 1);
+        queue.push(at(now), work(now, None, MS), 2);
+        now += MS;
+        // It is as if it had only come, so that it isn't its turn for having waited long.
+        queue.preempted(at(now), work(now, None, long.here.saturating_sub(MS).max(2 * MS)), 1);
+        assert_eq!(queue.pop(at(now)).map(|(_, id)| id), Some(2));
+        now += MS;
+    }
+    queue.retain(|_, _| false);
+    let (far, near) = (work(now, Some(60 * MS), MS), work(now, None, US));
+    queue.push(at(now), far, 1);
+    queue.push(at(now), near, 2);
+    assert_eq!(queue.pop(at(now + 57 * MS)).map(|(_, id)| id), Some(2));
 }

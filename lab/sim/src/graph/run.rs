@@ -25,6 +25,8 @@ enum Happens {
     Back { stage: usize, part: Part },
     /// A station is done with a part.
     Done { station: usize, part: Part, arrived: Time, nanos: u64 },
+    /// A station has a core again that others had.
+    Free { station: usize },
 }
 
 impl Event for Happens {
@@ -35,6 +37,7 @@ impl Event for Happens {
             Self::Done { station, part, .. } => trace.number(2 + *station as u64).number(u64::from(part.request)),
             Self::Enters { station, request, .. } => trace.number(SPLIT + *station as u64).number(u64::from(*request)),
             Self::Back { stage, part } => trace.number(2 * SPLIT + *stage as u64).number(u64::from(part.request)),
+            Self::Free { station } => trace.number(3 * SPLIT + *station as u64),
         };
     }
 }
@@ -142,6 +145,10 @@ impl<'a> Run<'a> {
                 Happens::Enters { station, request, sent, budget } => self.enters(station, request, sent, budget),
                 Happens::Back { stage, part } => self.back(stage, part, true),
                 Happens::Done { station, part, arrived, nanos } => self.done(station, part, arrived, nanos),
+                Happens::Free { station } => {
+                    self.stations[station].is_back();
+                    self.begin(station);
+                }
             }
         }
         self.outcome.seconds = self.simulation.now().as_nanos() as f64 / 1e9 - ORIGIN.as_secs_f64();
@@ -269,7 +276,7 @@ impl<'a> Run<'a> {
     fn done(&mut self, station: usize, part: Part, arrived: Time, nanos: u64) {
         let now = self.simulation.now();
         let Station { stage, unit, .. } = self.stations[station];
-        self.stations[station].done(nanos);
+        let others = self.stations[station].done(nanos);
         let counted = self.requests.of(part.request).counted;
         if let Some(unit) = unit.filter(|_| counted) {
             self.outcome.units[stage][unit].add(nanos_since(now, arrived));
@@ -280,7 +287,12 @@ impl<'a> Run<'a> {
             }
             None => self.back(stage, part, unit.is_some()),
         }
-        self.begin(station);
+        match others {
+            Some(others) => {
+                self.simulation.after(others, Happens::Free { station });
+            }
+            None => self.begin(station),
+        }
     }
 
     /// What a unit made of a part is back, or what was put together is done.

@@ -23,6 +23,8 @@ pub(super) struct Station {
     queue: ReadyQueue<Part>,
     most_waiting: usize,
     free: usize,
+    /// How long others have a core after a work, as times of that.
+    others: f64,
     by_work: bool,
     times: ServiceTimes,
     /// Median and mean, as they were learned last.
@@ -53,6 +55,7 @@ impl Station {
             queue: ReadyQueue::new(graph.order).with_reserve(reserve),
             most_waiting: graph.most_waiting.unwrap_or(usize::MAX),
             free,
+            others: if unit.is_some() { 1.0 / of.share - 1.0 } else { 0.0 },
             by_work: matches!(graph.order, Order::Guarded | Order::LeastLaxity | Order::StageLaxity),
             times: ServiceTimes::new(),
             estimate: None,
@@ -100,12 +103,21 @@ impl Station {
         None
     }
 
-    /// A work that took so long is over.
-    pub(super) fn done(&mut self, nanos: u64) {
-        self.free += 1;
+    /// A work that took so long is over. For how long others have its core, if they do; otherwise it is free again.
+    pub(super) fn done(&mut self, nanos: u64) -> Option<Duration> {
         self.times.observe(Duration::from_nanos(nanos));
         if self.times.count().is_multiple_of(16) {
             self.estimate = self.times.quantile(0.5);
         }
+        if self.others > 0.0 {
+            return Some(Duration::from_nanos((nanos as f64 * self.others) as u64));
+        }
+        self.free += 1;
+        None
+    }
+
+    /// Others had a core, and it is free again.
+    pub(super) fn is_back(&mut self) {
+        self.free += 1;
     }
 }

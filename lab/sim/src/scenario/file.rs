@@ -119,6 +119,8 @@ struct StageTable {
     units: usize,
     work: WorkTable,
     merge: Option<WorkTable>,
+    #[serde(default = "whole")]
+    share: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -457,6 +459,7 @@ impl File {
             each: Vec::new(),
             units: stage.units,
             merge: stage.merge.map(WorkTable::work),
+            share: stage.share,
         };
         let mut graph = Graph::new(table.stage.iter().map(stage).collect(), table.order);
         graph.admission = table.admission.then(AdmissionConfig::default);

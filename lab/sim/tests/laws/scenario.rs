@@ -129,6 +129,7 @@ fn networks_and_graphs_are_told_likewise() {
         (GRAPH, "rate = 50", "rate = -50", &["-50 requests a second"]),
         (GRAPH, "rate = 50", "rate = 50\nsizes = { fixed = 3 }", &["beside [network]"]),
         (GRAPH, "units = 18", "units = 5000", &["5000 units", "1 to 1024"]),
+        (GRAPH, "units = 18", "share = 0.0", &["a share of 0 of a core's time", "at most 1"]),
         (GRAPH, "jobs = 200", "jobs = 200\nmost_unfinished = 2000000", &["2000000", "4.8 KiB each"]),
     ] {
         assert!(file.contains(from), "{from}");
