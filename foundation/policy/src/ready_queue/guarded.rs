@@ -314,7 +314,8 @@ impl<T> Guarded<T> {
     #[inline]
     fn is_at_risk(&self, urgency: &Urgency, besides: i64, now: i64) -> bool {
         let due = self.safe_due(urgency);
-        let busy = self.drain.takes(self.endangered.saturating_add(besides)).saturating_add(MARGIN.max(self.drain.gap()));
+        let watched = self.drain.takes(self.endangered.saturating_add(besides));
+        let busy = watched.saturating_add(MARGIN.max(self.drain.gap()));
         due.saturating_sub(now) <= busy
     }
 

@@ -289,15 +289,19 @@ proptest! {
         passed in 0..1_u64 << 26,
         before in vec(0..1_u64 << 24, 0..4),
         reserve in prop_oneof![Just(0.0), 0.0..1.0_f64],
+        slowdown in prop_oneof![Just(0), 1..20_u32],
     ) {
+        let (mut queue, began) = match slowdown {
+            0 => (ReadyQueue::new(Order::Guarded).with_reserve(reserve), MS),
+            _ => drained(slowdown, Duration::ZERO, reserve),
+        };
         let mut all = all.into_iter().map(|(here, budget)| {
             let budget = (budget % 3 > 0).then(|| Duration::from_nanos(budget));
-            work(MS, budget, Duration::from_nanos(here))
+            work(began, budget, Duration::from_nanos(here))
         });
         let own = all.next().expect("there is one at least");
-        let mut queue = ReadyQueue::new(Order::Guarded).with_reserve(reserve);
-        all.for_each(|urgency| queue.push(at(MS), urgency, false));
-        let mut now = at(MS);
+        all.for_each(|urgency| queue.push(at(began), urgency, 0));
+        let mut now = at(began);
         // Some of the others go before, so that there may be an overload already.
         for passed in before {
             now = now + Duration::from_nanos(passed);
@@ -305,8 +309,8 @@ proptest! {
         }
         now = now + Duration::from_nanos(passed);
         let goes_on = queue.goes_on(now, &own);
-        queue.put_back(now, own, true);
-        prop_assert_eq!(queue.pop(now).map(|(_, is_own)| is_own), Some(goes_on));
+        queue.put_back(now, own, 1);
+        prop_assert_eq!(queue.pop(now).map(|(_, id)| id == 1), Some(goes_on));
     }
 }
 

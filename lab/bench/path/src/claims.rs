@@ -18,10 +18,13 @@ const LEAST_MISSED: f64 = 0.001;
 const SHORT: &str = "chain|parallel-unit/load-0.9|load-1.3";
 const OVERLOAD: &str = "chain|parallel-unit/load-1.3|load-1.5";
 
-pub(crate) const CLAIMS: [Claim; 4] = [
+pub(crate) const CLAIMS: [Claim; 7] = [
     claim("a tenth of what the best rival misses of the tight class", SHORT, OURS[0], MISSED, AtMost(0.1)),
     claim("goodput under overload", OVERLOAD, OURS[0], "goodput_of_capacity", AtLeast(0.95)),
     claim("as much goodput as any rival", OVERLOAD, OURS[0], GOODPUT, AtLeast(1.0)),
+    claim("a tenth of what the best rival misses of the tight class", SHORT, OURS[1], MISSED, AtMost(0.1)),
+    claim("goodput under overload", OVERLOAD, OURS[1], "goodput_of_capacity", AtLeast(0.95)),
+    claim("as much goodput as any rival", OVERLOAD, OURS[1], GOODPUT, AtLeast(1.0)),
     claim("one server of four that is slow hardly tells", named::CASE, named::BY_WAIT, named::RATIO, AtMost(1.5)),
 ];
 
@@ -66,7 +69,7 @@ mod tests {
         let value = |metric| results.value("chain/load-1.3", "least-laxity", metric).unwrap();
         assert!((value(MISSED) - 0.05).abs() < 1e-9 && (value(GOODPUT) - 1.1).abs() < 1e-9);
         let cases = ["chain/load-1.3".to_owned()];
-        assert_eq!(Verdicts::of(&CLAIMS, &cases, &results).counts(), Counts { hold: 3, fail: 0, not_measured: 1 });
+        assert_eq!(Verdicts::of(&CLAIMS, &cases, &results).counts(), Counts { hold: 3, fail: 0, not_measured: 4 });
     }
 
     #[test]
