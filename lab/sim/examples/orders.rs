@@ -22,7 +22,7 @@ fn main() {
     println!("short: p50, p99, p99.9; long: p50, p99.9, us; late of short and of long, %");
     for mix in Mix::ALL {
         for deadlines in Deadlines::ALL {
-            for load in [0.7, 0.9] {
+            for load in [0.7, 0.9, 1.2] {
                 for (order, quantum) in orders {
                     let core = Core { order, quantum, switch: Duration::from_nanos(100), reserve };
                     let [short, long] = serve(core, mix, deadlines, load, calls, Seed::new(1));

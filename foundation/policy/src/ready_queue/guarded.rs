@@ -22,6 +22,9 @@
 //!    risk than the guard knew of, as calls are watched only halfway. From then on each call is watched as it comes, until
 //!    there is time to spare again. So the earliest deadline goes first while an overload lasts, and admission turns away
 //!    those in no hurry; without that it is the tight ones who come up too late, behind what is shorter or came earlier.
+//! 6. Whoever is at risk lets one go first that is watched, too, and would be too late otherwise, if it takes
+//!    [a small part](LITTLE) of its own time: of a long call that is more urgent and many short ones, an overload has to
+//!    leave out the long one.
 //!
 //! So the guard is as wide as the work that is at risk, and no wider. Among the watched it is the deadline that counts and
 //! not the laxity: of two calls with the same laxity the one that runs keeps its own while the other's shrinks, so they
@@ -59,6 +62,9 @@ const SPARE: i64 = 100;
 /// How many times as long as the mean of those watched a call is that gives way where not all of them can be in time.
 const OUTLIER: i64 = 2;
 
+/// How many times as long a call takes that lets one go first for which it would be too late otherwise.
+const LITTLE: i64 = 8;
+
 /// The longest work that is told from longer work, in nanoseconds.
 const HOUR: u64 = 3600 * 1_000_000_000;
 
@@ -82,6 +88,8 @@ pub(super) struct Guarded<T> {
     watched: Sorted<Entry>,
     /// The same, those with the most work first.
     longest: Sorted<Entry>,
+    /// The same, by the time at which they have to begin.
+    tightest: Sorted<Entry>,
     endangered: i64,
     guarded: i64,
     latest: i64,
@@ -122,6 +130,7 @@ impl<T> Guarded<T> {
             next_alarm: i64::MAX,
             watched: Sorted::new(),
             longest: Sorted::new(),
+            tightest: Sorted::new(),
             endangered: 0,
             guarded: 0,
             latest: i64::MIN,
@@ -186,9 +195,20 @@ impl<T> Guarded<T> {
         let own = if self.watched_from(urgency) <= now && !is_late(urgency, now) { work(urgency) } else { 0 };
         let own = self.give_up(now, own, due);
         let first = self.first_watched(now);
+        let begins = self.latest_start(urgency);
+        let begins = (own > 0 && begins >= now).then_some(begins);
         match first.filter(|first| own == 0 || first.key <= due) {
-            Some(first) if self.is_at_risk(self.urgency(&first), own, now) => return false,
-            None if own > 0 && self.is_at_risk(urgency, own, now) => return true,
+            Some(first) if self.is_at_risk(self.urgency(&first), own, now) => {
+                let tightest = self.first_tightest(now);
+                let other = self.urgency(&first);
+                return begins.is_some_and(|begins| {
+                    tightest.is_none_or(|it| begins < it.key) && self.is_spared((begins, own), work(other), now)
+                });
+            }
+            None if own > 0 && self.is_at_risk(urgency, own, now) => {
+                let tightest = self.first_tightest(now).filter(|it| begins.is_none_or(|begins| it.key <= begins));
+                return tightest.is_none_or(|it| !self.is_spared((it.key, work(self.urgency(&it))), own, now));
+            }
             _ => {}
         }
         let first = self.first_of_rest();
@@ -211,7 +231,10 @@ impl<T> Guarded<T> {
         if self.guarded > 0
             && let Some(first) = self.first_at_risk(now)
         {
-            return Some(first.slot);
+            let short = self.first_tightest(now).filter(|it| {
+                self.is_spared((it.key, work(self.urgency(it))), work(self.urgency(&first)), now)
+            });
+            return Some(short.unwrap_or(first).slot);
         }
         self.overloaded = false;
         loop {
@@ -296,7 +319,7 @@ impl<T> Guarded<T> {
             return i64::MIN;
         }
         let arrived = signed(urgency.arrived);
-        let latest_start = self.safe_due(urgency).saturating_sub(work(urgency));
+        let latest_start = self.latest_start(urgency);
         latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
     }
 
@@ -343,6 +366,7 @@ impl<T> Guarded<T> {
                 self.latest = self.latest.max(due);
                 self.watched.push(Entry { key: due, ..first });
                 self.longest.push(Entry { key: -work, ..first });
+                self.tightest.push(Entry { key: self.latest_start(&urgency), ..first });
             }
         }
     }
@@ -383,6 +407,29 @@ impl<T> Guarded<T> {
         None
     }
 
+    /// The one of those watched that has to begin first, if it isn't too late for it.
+    fn first_tightest(&mut self, now: i64) -> Option<Entry> {
+        while let Some(&first) = self.tightest.peek() {
+            if self.is_guarded(&first) && first.key >= now {
+                return Some(first);
+            }
+            self.tightest.pop();
+        }
+        None
+    }
+
+    /// Whether it would be too late for a call, which has to begin then and has so much work, behind another that has so much, beside
+    /// which its own is little.
+    fn is_spared(&self, (begins, own): (i64, i64), other: i64, now: i64) -> bool {
+        begins.saturating_sub(now) <= self.drain.takes(other).saturating_add(MARGIN) && own <= other / LITTLE
+    }
+
+    /// When it has to begin to be in time, and not to be refused.
+    #[inline]
+    fn latest_start(&self, urgency: &Urgency) -> i64 {
+        self.safe_due(urgency).saturating_sub(work(urgency))
+    }
+
     #[inline]
     fn is_guarded(&self, entry: &Entry) -> bool {
         let slot = &self.slots[entry.slot as usize];
@@ -398,6 +445,7 @@ impl<T> Guarded<T> {
             self.latest = i64::MIN;
             self.watched.clear();
             self.longest.clear();
+            self.tightest.clear();
         }
     }
 
@@ -461,8 +509,8 @@ impl<T> Guarded<T> {
     #[inline]
     fn sweep(&mut self) {
         let most = 2 * self.len() + 64;
-        let Self { slots, rest, alarms, watched, longest, .. } = self;
-        for entries in [rest, alarms, watched, longest] {
+        let Self { slots, rest, alarms, watched, longest, tightest, .. } = self;
+        for entries in [rest, alarms, watched, longest, tightest] {
             if entries.len() > most {
                 entries.retain(|entry| slots[entry.slot as usize].turn == entry.turn);
             }

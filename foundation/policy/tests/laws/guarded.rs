@@ -81,6 +81,18 @@ fn what_cant_be_in_time_any_more_has_no_guard() {
 }
 
 #[test]
+fn of_a_long_call_and_a_short_one_that_cant_both_be_in_time_the_long_one_is_left_out() {
+    let first = |here| {
+        let long = (work(100 * MS, Some(105 * MS), 100 * MS), "long");
+        let other = (work(Duration::ZERO, Some(204 * MS + here + 500 * US), here), "other");
+        queue([long, other]).pop(at(104 * MS + 900 * US)).map(|(_, name)| name)
+    };
+    // It is due later than the long one, and would be late behind it.
+    assert_eq!(first(MS), Some("other"));
+    assert_eq!(first(20 * MS), Some("long"));
+}
+
+#[test]
 fn nobody_is_passed_over_for_ever() {
     let long = (work(Duration::ZERO, None, 100 * US), true);
     let after = |span| {
@@ -219,8 +231,17 @@ impl Model {
         // At least one call of a millisecond comes between, if anything was learned.
         let margin = i64::from(self.slowdown) * 1_000_000;
         let busy = self.takes(busy) + margin.max(20_000);
-        if let Some((_, id)) = first.filter(|(urgency, _)| self.safe_due(urgency) - now <= busy) {
-            return Some(id);
+        if let Some((urgency, id)) = first.filter(|(urgency, _)| self.safe_due(urgency) - now <= busy) {
+            // Unless it is too late for a short one then.
+            let starts = |urgency: &Urgency| self.safe_due(urgency) - Self::left(urgency);
+            let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
+            let tightest = watched.filter(|(_, urgency, _)| starts(urgency) >= now);
+            let tightest = tightest.min_by_key(|(turn, urgency, _)| (starts(urgency), *turn));
+            let is_spared = |(_, short, _): &&(i64, Urgency, u64)| {
+                starts(short) - now <= self.takes(Self::left(&urgency)) + 20_000
+                    && Self::left(short) <= Self::left(&urgency) / 8
+            };
+            return Some(tightest.filter(is_spared).map_or(id, |(_, _, id)| *id));
         }
         self.overloaded = false;
         let rank = |urgency: &Urgency| {
