@@ -199,14 +199,14 @@ impl<T> Guarded<T> {
         let begins = (own > 0 && begins >= now).then_some(begins);
         match first.filter(|first| own == 0 || first.key <= due) {
             Some(first) if self.is_at_risk(self.urgency(&first), own, now) => {
-                let tightest = self.first_tightest(now);
+                let tightest = self.tightest_but(&first, now);
                 let other = self.urgency(&first);
                 return begins.is_some_and(|begins| {
                     tightest.is_none_or(|it| begins < it.key) && self.is_spared((begins, own), work(other), now)
                 });
             }
             None if own > 0 && self.is_at_risk(urgency, own, now) => {
-                let tightest = self.first_tightest(now).filter(|it| begins.is_none_or(|begins| it.key <= begins));
+                let tightest = self.first_tightest(now);
                 return tightest.is_none_or(|it| !self.is_spared((it.key, work(self.urgency(&it))), own, now));
             }
             _ => {}
@@ -231,9 +231,9 @@ impl<T> Guarded<T> {
         if self.guarded > 0
             && let Some(first) = self.first_at_risk(now)
         {
-            let short = self.first_tightest(now).filter(|it| {
-                self.is_spared((it.key, work(self.urgency(it))), work(self.urgency(&first)), now)
-            });
+            let short = self
+                .tightest_but(&first, now)
+                .filter(|it| self.is_spared((it.key, work(self.urgency(it))), work(self.urgency(&first)), now));
             return Some(short.unwrap_or(first).slot);
         }
         self.overloaded = false;
@@ -407,7 +407,18 @@ impl<T> Guarded<T> {
         None
     }
 
-    /// The one of those watched that has to begin first, if it isn't too late for it.
+    /// The one of those watched that has to begin first and for which it isn't too late, but for one.
+    fn tightest_but(&mut self, one: &Entry, now: i64) -> Option<Entry> {
+        let first = self.first_tightest(now)?;
+        if first.turn != one.turn {
+            return Some(first);
+        }
+        self.tightest.pop();
+        let second = self.first_tightest(now);
+        self.tightest.push(first);
+        second
+    }
+
     fn first_tightest(&mut self, now: i64) -> Option<Entry> {
         while let Some(&first) = self.tightest.peek() {
             if self.is_guarded(&first) && first.key >= now {

@@ -234,8 +234,8 @@ impl Model {
         if let Some((urgency, id)) = first.filter(|(urgency, _)| self.safe_due(urgency) - now <= busy) {
             // Unless it is too late for a short one then.
             let starts = |urgency: &Urgency| self.safe_due(urgency) - Self::left(urgency);
-            let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
-            let tightest = watched.filter(|(_, urgency, _)| starts(urgency) >= now);
+            let others = self.waiting.iter().filter(|(_, _, it)| *it != id && self.watched.contains(&(*it, true)));
+            let tightest = others.filter(|(_, urgency, _)| starts(urgency) >= now);
             let tightest = tightest.min_by_key(|(turn, urgency, _)| (starts(urgency), *turn));
             let is_spared = |(_, short, _): &&(i64, Urgency, u64)| {
                 starts(short) - now <= self.takes(Self::left(&urgency)) + 20_000
