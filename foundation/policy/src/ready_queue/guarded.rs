@@ -63,7 +63,7 @@ const SPARE: i64 = 100;
 const OUTLIER: i64 = 2;
 
 /// How many times as long a call takes that lets one go first for which it would be too late otherwise.
-const LITTLE: i64 = 8;
+const LITTLE: i64 = 4;
 
 /// The longest work that is told from longer work, in nanoseconds.
 const HOUR: u64 = 3600 * 1_000_000_000;

@@ -89,7 +89,7 @@ fn of_a_long_call_and_a_short_one_that_cant_both_be_in_time_the_long_one_is_left
     };
     // It is due later than the long one, and would be late behind it.
     assert_eq!(first(MS), Some("other"));
-    assert_eq!(first(20 * MS), Some("long"));
+    assert_eq!(first(30 * MS), Some("long"));
 }
 
 #[test]
@@ -239,7 +239,7 @@ impl Model {
             let tightest = tightest.min_by_key(|(turn, urgency, _)| (starts(urgency), *turn));
             let is_spared = |(_, short, _): &&(i64, Urgency, u64)| {
                 starts(short) - now <= self.takes(Self::left(&urgency)) + 20_000
-                    && Self::left(short) <= Self::left(&urgency) / 8
+                    && Self::left(short) <= Self::left(&urgency) / 4
             };
             return Some(tightest.filter(is_spared).map_or(id, |(_, _, id)| *id));
         }
