@@ -25,6 +25,7 @@ Benchmarks:
            rare long calls among short ones, by gRPC, beside tonic: as it is, with its own limits, with our layers and pool
   path     the services under several orders, and as others serve; its loads are shares of what is sustained, chosen by
            --loads, its cases by --case, its systems by --systems
+  predict  a server of one head under load beside what `greenwave sim compare` predicts of it, in one to three stages
   preempt  programs with probes and without: what they cost, and how exactly quanta end
   replica  three replicas that put values, beside etcd; time without a leader after kills; batches and windows in
            simulated networks, such with which nothing was tuned and such that change among them; makes or installs etcd
@@ -43,7 +44,7 @@ Options:
   --older REVISION         of rpc: our own calls in pairs with the same program of an older commit, which is built below
                            target/older; a case is slower if more than 2 % is certain
   --program NAME           of preempt: one program
-  --case NAME              of abuse, flows, grpc, replica, rpc, served and sim: this case; repeatable
+  --case NAME              of abuse, flows, grpc, predict, replica, rpc, served and sim: this case; repeatable
   --system NAME            of abuse, flows, grpc, grpc-served, replica, rpc, served and sim: this system; repeatable
 
 Further ARGS go to the benchmark: --rounds N and --window MS of abuse and served, for example.
@@ -84,6 +85,7 @@ fn bench(name: &str, quick: bool) -> Option<Bench> {
             (own, Some(("a client of others", "prepare")), &["bench"])
         }
         "path" => (&[["greenwave-path", "--bin", "greenwave-path"], COMMAND], None, &["bench"]),
+        "predict" => (&[["greenwave-bench-sim", "--bin", "greenwave-bench-sim"], COMMAND], None, &["predict"]),
         "replica" => {
             let own = &[["greenwave-bench-replica", "--bin", "greenwave-bench-replica"]];
             (own, Some(("etcd", "prepare")), &["bench"])

@@ -5,6 +5,7 @@
 //! - [`python`], [`simpy`], [`ns3`]: simulators of others, which run the same models in the same rounds.
 //! - [`forms`]: what is simulated beside what queueing theory says of it. [`tcp`]: throughput by loss, likewise.
 //! - [`scale`]: where mechanisms end, at sizes that no machine here has.
+//! - [`predict`]: what is predicted of a server beside what is measured of it, as `cargo xtask bench predict`.
 //! - [`run`]: all of it, as `cargo xtask bench sim`. [`claims`]: what should come out.
 
 #![forbid(unsafe_code)]
@@ -13,6 +14,7 @@ mod child;
 mod claims;
 mod forms;
 mod ns3;
+mod predict;
 mod python;
 mod run;
 mod scale;
@@ -40,11 +42,19 @@ Examples:
   cargo xtask bench sim --case scale
   cargo xtask bench sim --case fabric/fat-tree-128 --system greenwave";
 
+const PREDICTED: &str = "\
+Examples:
+  cargo xtask bench predict --quick
+  cargo xtask bench predict --case stages-1 --check";
+
 #[derive(Subcommand)]
 enum Command {
     /// Measures all cases in turns, prints tables and writes target/bench/sim.json
     #[command(after_help = EXAMPLES)]
     Bench(Wanted),
+    /// Holds predictions against measurements, prints a table and writes target/bench/predict.json
+    #[command(after_help = PREDICTED)]
+    Predict(Wanted),
     /// Lists the cases
     List,
     /// Sees to it that the simulators of others are there, if that can be done
@@ -57,6 +67,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Bench(wanted) => run::run(&wanted),
+        Command::Predict(wanted) => predict::run(&wanted),
         Command::List => {
             run::names().iter().for_each(|name| println!("{name}"));
             Ok(())
