@@ -40,12 +40,19 @@ fn environment(replicas: u32, network: Network, request: u32, cpu: Cpu) -> Resul
     Ok(Environment::new(replicas, network, cpu, cpu, Disk::PERFECT, Sizes::new(request, 20))?)
 }
 
-/// 10 Mbit/s and 50 ms one way between any two.
-fn wide_network() -> Network {
-    Network::wan(Bandwidth::bits_per_s(10_000_000).unwrap_or(Bandwidth::UNLIMITED), Duration::from_millis(50))
+fn mbits(mbits: u64) -> Bandwidth {
+    // No bandwidth is asked for that there can't be.
+    Bandwidth::bits_per_s(mbits * 1_000_000).unwrap_or(Bandwidth::UNLIMITED)
 }
 
-/// 940 Mbit/s through each interface.
+/// 10 Mbit/s and 50 ms one way between any two.
+fn wide_network() -> Network {
+    Network::wan(mbits(10), Duration::from_millis(50))
+}
+
+/// Through each interface of the local network.
+const LOCAL_MBITS: u64 = 940;
+
 fn local_network(delay: Duration) -> Network {
-    Network::lan(Bandwidth::bits_per_s(940_000_000).unwrap_or(Bandwidth::UNLIMITED), delay)
+    Network::lan(mbits(LOCAL_MBITS), delay)
 }
