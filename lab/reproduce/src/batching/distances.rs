@@ -24,17 +24,18 @@ pub(crate) fn distances(effort: &Effort) -> Result<Figure, ReproduceError> {
              follower 50 ms from the leader and one 150 ms, of five 25, 50, 100 and 150 ms. The distances are ours, and \
              nothing was fitted. Our model takes the distance of the follower that completes the quorum, 50 ms in both."
                 .to_owned(),
-            "A window is each follower's own, and as wide for all where it is fixed. One that is just wide enough for the quorum \
-             is too narrow for who is farther: that follower gets less than is committed and falls behind, for as long as \
-             there are always more commands than can be served. Our controller measures each follower and gives each a \
-             window of its own."
+            "A window is each follower's own, and where it is fixed as wide for all. One that is just wide enough for the quorum is \
+             too narrow for who is farther: that follower gets less than is committed, and falls ever farther behind as long \
+             as there are always more commands than can be served. One that is as wide as the farthest needs costs the rate \
+             nothing."
                 .to_owned(),
         ],
         ..Figure::default()
     };
     let mut choosers = Table::new(
-        "What is chosen by the distance of the follower that completes the quorum, by that of the farthest, and by the controller \
-         from nothing; how many batches the farthest follower is behind in the end.",
+        "What is chosen by the distance of the follower that completes the quorum, by that of the farthest, and by our controller \
+         from nothing; how many batches the farthest follower is behind in the end, those on their way to it included: what is \
+         much more than a window is a backlog.",
         &["ms", "chosen by", "batch", "window", "requests a second", "of the most", "behind"],
     );
     for (replicas, distances, apart) in GROUPS {
@@ -52,13 +53,12 @@ pub(crate) fn distances(effort: &Effort) -> Result<Figure, ReproduceError> {
         let farthest = farthest(place)?;
         let tasks = [curves.choice, farthest].map(|at| (place, place.in_group(at)));
         let measured = simulate(&[&tasks[..], &[(place, System::Controller)]].concat(), effort, &mut figure)?;
-        let rows = [("the quorum", Some(curves.choice)), ("the farthest", Some(farthest)), ("the controller", None)];
-        for ((by, at), measured) in rows.into_iter().zip(measured) {
-            let [batch, window] = at.map_or([None; 2], |Point { batch, window }| [Some(batch), Some(window)]);
-            let shown = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
+        for (by, measured) in ["the quorum", "the farthest", "the controller"].into_iter().zip(measured) {
             let values = [measured.ops_per_s, measured.ops_per_s / most].map(number);
-            let first = [apart.to_owned(), by.to_owned(), shown(batch), shown(window)];
-            choosers.row(first.into_iter().chain(values).chain([measured.behind.to_string()]));
+            let Point { batch, window } = place.of_group(measured.setting);
+            let counts = [batch, window].map(|count| count.to_string());
+            let first = [apart.to_owned(), by.to_owned()];
+            choosers.row(first.into_iter().chain(counts).chain(values).chain([measured.behind.to_string()]));
         }
     }
     figure.tables.push(choosers);

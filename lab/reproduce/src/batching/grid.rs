@@ -58,6 +58,12 @@ impl Place {
         System::Fixed(self.setting(point, COMMAND_OVERHEAD as u64))
     }
 
+    /// What a setting of the group's is in commands.
+    pub(super) fn of_group(&self, setting: Setting) -> Point {
+        let command = u64::from(self.environment.sizes().request) + COMMAND_OVERHEAD as u64;
+        point(setting.batch_bytes() / command, setting.window())
+    }
+
     /// What the model chooses where as much as can be is asked for.
     pub(super) fn choice(&self) -> Point {
         let (sizes, chosen) = (self.environment.sizes(), recommend(&self.environment, self.load, Aim::Throughput));
@@ -274,5 +280,30 @@ impl Curves {
             self.choice.window,
             number(self.reached() / most),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batching::{LIGHT, environment, wide_network};
+
+    #[test]
+    fn what_the_model_chooses_is_on_both_curves_and_the_same_seed_gives_the_same_hash() {
+        let place = Place::saturated(environment(3, wide_network(), 1024, LIGHT).expect("it is within its ranges"));
+        let System::Fixed(setting) = place.in_group(point(20, 14)) else { panic!("it is fixed") };
+        assert_eq!(place.of_group(setting), point(20, 14));
+        let curves = |seed| {
+            let mut figure = Figure::default();
+            let effort = Effort { quick: true, threads: 2, seed };
+            (Curves::new(place, &[64], &[1, 16], &effort, &mut figure).expect("it starts"), figure.hash)
+        };
+        let (found, hash) = curves(1);
+        assert_eq!(found.points.len(), 4);
+        assert!(found.reached() / found.most() > 0.9, "{:?}", found.points);
+        let chosen =
+            |table: &Table| table.rows.iter().filter(|row| row.last().is_some_and(|it| !it.is_empty())).count();
+        assert_eq!(found.tables(found.most()).map(|table| (table.rows.len(), chosen(&table))), [(3, 1), (2, 1)]);
+        assert_eq!((curves(1).1, curves(2).1 == hash), (hash, false));
     }
 }
