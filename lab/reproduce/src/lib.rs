@@ -82,7 +82,7 @@ impl Entry {
 }
 
 /// All of them, in the order of the page.
-pub const ENTRIES: [Entry; 16] = [
+pub const ENTRIES: [Entry; 19] = [
     Entry { name: "tq-workloads", about: "six workloads on 16 workers under five systems", run: tq::workloads },
     Entry { name: "tq-quantum", about: "the quantum against the tail of short jobs, and its cost", run: tq::quantum },
     Entry { name: "tq-levels", about: "one central queue against two levels", run: tq::levels },
@@ -111,6 +111,13 @@ pub const ENTRIES: [Entry; 16] = [
     Entry { name: "small-flows-fabric", about: "small flows among large ones of 128 hosts", run: small_flows::fabric },
     Entry { name: "batching-wan", about: "batches and windows on 10 Mbit/s and 50 ms", run: batching::wan },
     Entry { name: "batching-lan", about: "batches and windows in a local network", run: batching::lan },
+    Entry { name: "batching-latency", about: "what a client waits, by batch and window", run: batching::latency },
+    Entry {
+        name: "batching-sizes",
+        about: "batching alone and pipelining alone, by the request",
+        run: batching::sizes,
+    },
+    Entry { name: "batching-distances", about: "followers at different distances", run: batching::distances },
 ];
 
 /// A simulation that was refused.

@@ -49,6 +49,10 @@ pub struct Measured {
     pub behind: u64,
     /// After what time as much was answered as in the end, but for a tenth.
     pub settled: Duration,
+    /// For which share of the time the leader's processor was at work, from 0 to 1, since it had settled.
+    pub leader_busy: f64,
+    /// A hash over all that has happened: the same seed gives the same.
+    pub hash: u64,
 }
 
 /// Where and under what a group is measured.

@@ -50,6 +50,8 @@ pub(super) struct Run {
     settling: Vec<Time>,
     /// When the first of them could come.
     began: Time,
+    /// When it had settled, and what the leader's processor had done by then.
+    worked: (Time, Duration),
     environment: Environment,
     aimd: Option<Aimd>,
 }
@@ -83,6 +85,7 @@ impl Run {
             answers: Vec::new(),
             settling: Vec::new(),
             began: now,
+            worked: (now, Duration::ZERO),
             environment: *environment,
             aimd,
         };
@@ -97,11 +100,17 @@ impl Run {
     pub(super) fn settle(&mut self, least: Duration) {
         self.go_on((3 * self.clients()).max(1_000), least);
         self.settling = self.answers.drain(..).map(|(at, _)| at).collect();
+        self.worked = (self.group.now(), self.busy());
     }
 
     /// Clients there are so far; of an open load, commands that have waited at a time.
     pub(super) fn clients(&self) -> usize {
         self.arrived.len()
+    }
+
+    /// What the leader's processor has done until now.
+    fn busy(&self) -> Duration {
+        self.group.nodes[self.leader].cpu.busy()
     }
 
     /// What each answer took, the shortest first.
@@ -270,7 +279,12 @@ impl Run {
             others.iter().map(|other| last.0.saturating_sub(other.matched.0)).max().unwrap_or(0)
         });
         let settled = self.settled(ops_per_s);
-        Measured { ops_per_s, p50: quantile(0.5), p99: quantile(0.99), setting, behind, settled }
+        let (since, before) = self.worked;
+        let passed = self.group.now().since(since).as_secs_f64().max(1e-9);
+        // What was given to it shortly before the end is done after that.
+        let leader_busy = (self.busy().saturating_sub(before).as_secs_f64() / passed).min(1.0);
+        let (p50, p99, hash) = (quantile(0.5), quantile(0.99), self.group.hash());
+        Measured { ops_per_s, p50, p99, setting, behind, settled, leader_busy, hash }
     }
 
     /// After what time the rate was within a tenth of what it is in the end, over two [`span`]s in a row.
