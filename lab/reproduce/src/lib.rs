@@ -82,8 +82,9 @@ impl Entry {
 }
 
 /// All of them, in the order of the page.
-pub const ENTRIES: [Entry; 19] = [
+pub const ENTRIES: [Entry; 20] = [
     Entry { name: "tq-workloads", about: "six workloads on 16 workers under five systems", run: tq::workloads },
+    Entry { name: "tq-long", about: "what long jobs get of five workloads", run: tq::long },
     Entry { name: "tq-quantum", about: "the quantum against the tail of short jobs, and its cost", run: tq::quantum },
     Entry { name: "tq-levels", about: "one central queue against two levels", run: tq::levels },
     Entry { name: "tq-ablations", about: "what each part of TQ is worth", run: tq::ablations },
@@ -99,7 +100,11 @@ pub const ENTRIES: [Entry; 19] = [
         about: "figures 7 to 11: distributions of the latency by both orders",
         run: d2p::distributions,
     },
-    Entry { name: "d2p-growth", about: "latency and variability along five stages", run: d2p::growth },
+    Entry {
+        name: "d2p-growth",
+        about: "figure 2: how latency and variability grow along five stages",
+        run: d2p::growth,
+    },
     Entry { name: "darpc-queues", about: "who serves completion queues, and at which rate", run: darpc::queues },
     Entry { name: "darpc-access", about: "how callers come to their completions", run: darpc::access },
     Entry { name: "darpc-latency", about: "of what a call's latency consists", run: darpc::latency },

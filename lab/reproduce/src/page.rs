@@ -4,6 +4,7 @@ use crate::claim::{Claim, Figure, Table, Verdict, Within};
 use crate::{Effort, Entry};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// How many values have come out how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +70,20 @@ pub fn summary(figures: &[(Entry, Figure)]) -> String {
     let head = ["", "all", "agree", "differ, explained", "differ", "fitted"].map(str::to_owned);
     let rows = [line("figures", Count::of_figures(figures)), line("values", Count::of_values(figures))];
     format!("{}\nhash {:016x}", aligned(&head, &rows), hash(figures))
+}
+
+/// How long so many figures took, by how many threads and on how many cores. Not for the page, which is the same each time.
+#[must_use]
+pub fn took(figures: usize, effort: &Effort, took: Duration) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    format!(
+        "{} took {:.1} s by {} on {}",
+        counted(figures, "figure"),
+        took.as_secs_f64(),
+        counted(effort.threads, "thread"),
+        counted(cores, "core"),
+    )
 }
 
 /// A figure for a terminal.
@@ -336,6 +351,13 @@ mod tests {
         let claims = &made["figures"][0]["claims"];
         assert_eq!((&claims[0]["theirs"], &claims[0]["threshold"]), (&json!(0.9), &Value::Null));
         assert_eq!((&claims[1]["theirs"], &claims[1]["threshold"]), (&Value::Null, &json!(0.9)));
+    }
+
+    #[test]
+    fn the_last_line_says_how_long_it_took_and_on_what() {
+        let effort = Effort { quick: true, threads: 1, seed: 1 };
+        let line = took(17, &effort, Duration::from_millis(312_340));
+        assert!(line.starts_with("17 figures took 312.3 s by 1 thread on ") && line.contains(" core"), "{line}");
     }
 
     #[test]

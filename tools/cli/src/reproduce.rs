@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use clap::Args;
 use greenwave_reproduce::{ENTRIES, Effort, Entry, Figure, page};
@@ -16,7 +17,9 @@ use crate::progress;
 #[command(after_help = "\
 Each value has a verdict: it agrees; it differs for a reason that is stated and was checked by a simulation of its own; it
 differs, and no reason is known; or a parameter was fitted to it, so that it shows nothing. The same seed gives the same values
-and the same hash, whatever the number of threads. Ctrl-C shows the figures that are done, and writes no page.
+and the same hash, whatever the number of threads. Ctrl-C shows the figures that are done, and writes no page. How long it took
+and on how many cores is the last line of standard error, and not in the page: it is another each time. `all --quick` is meant
+to end within 10 minutes on two cores.
 
 Examples:
   greenwave reproduce list
@@ -68,7 +71,7 @@ impl Reproduce {
         let effort = Effort { quick: self.quick, threads, seed: self.seed };
         let bar = progress::bar(entries.len(), "figures  {wide_msg} {elapsed}");
         let (of, Self { name, json, write, .. }) = (entries.len(), self);
-        let done = Done { figures: Vec::new(), of, effort, name, json, write };
+        let done = Done { figures: Vec::new(), of, started: Instant::now(), effort, name, json, write };
         let done = Arc::new(Mutex::new(Some(done)));
         interrupted::keep(&done, |done| {
             let told = format!("{} of {} figures are done", done.figures.len(), done.of);
@@ -96,6 +99,7 @@ impl Reproduce {
 struct Done {
     figures: Vec<(Entry, Figure)>,
     of: usize,
+    started: Instant,
     effort: Effort,
     name: String,
     json: bool,
@@ -104,18 +108,21 @@ struct Done {
 
 impl Done {
     /// What is told of all of them together, and their page if all that were asked for are done: one with some of them would be
-    /// taken for the whole.
+    /// taken for the whole. Last how long they took.
     fn show(self) -> Result<(), Problem> {
-        let Self { figures, of, effort, name, json, write } = self;
+        let Self { figures, of, started, effort, name, json, write } = self;
+        let took = page::took(figures.len(), &effort, started.elapsed());
         if json {
             show!("{}", page::json(&figures, &effort));
         } else {
             show!("{}", page::summary(&figures));
         }
-        let Some(file) = write.filter(|_| figures.len() == of) else { return Ok(()) };
-        let refused = |error| Problem::failure(format_args!("can't be written: {error}")).at(file.display());
-        std::fs::write(&file, page::markdown(&figures, &effort, &name)).map_err(refused)?;
-        tell!("written: {}", file.display());
+        if let Some(file) = write.filter(|_| figures.len() == of) {
+            let refused = |error| Problem::failure(format_args!("can't be written: {error}")).at(file.display());
+            std::fs::write(&file, page::markdown(&figures, &effort, &name)).map_err(refused)?;
+            tell!("written: {}", file.display());
+        }
+        tell!("{took}");
         Ok(())
     }
 }

@@ -395,6 +395,10 @@ impl<'a> Engine<'a> {
             let unit = match self.error {
                 QuantumError::EachQuantum => self.choices.unit(),
                 QuantumError::EachJob => self.unit_of(job),
+                QuantumError::EachKind => {
+                    let last = self.report.methods.len().saturating_sub(1).max(1);
+                    f64::from(self.jobs.of(job).method) / last as f64
+                }
             };
             let factor = 1.0 + self.inexact * (2.0 * unit - 1.0);
             quantum = ((quantum as f64 * factor) as u64).max(1);

@@ -227,6 +227,9 @@ pub enum QuantumError {
     EachQuantum,
     /// A job's, as where its code has too few probes or too many: all its quanta are as much too long or too short.
     EachJob,
+    /// A kind's: all quanta of the load's first kind are too short by the whole share, those of its last too long by as much, and
+    /// those of others evenly between. With one kind they are too short.
+    EachKind,
 }
 
 /// How much is simulated.

@@ -177,6 +177,24 @@ fn errors_of_quanta_that_are_a_jobs_own_cost_more() {
     assert!(jobs > 2.0 * exact, "{jobs} and {exact}");
 }
 
+/// Errors that are a kind's: the first kind's quanta are too short by the whole share, the last's too long by it.
+#[test]
+fn errors_of_quanta_that_are_a_kinds_own_are_the_whole_share() {
+    let fixed = |name, micros: u32| Method::new(name, 0.5, Work::Fixed(micros * US));
+    let overhead = |kinds: &[Method], inexact| {
+        let costs =
+            Costs { switch: Duration::from_nanos(40), inexact, error: QuantumError::EachKind, ..Costs::default() };
+        let scheme = Scheme::Central { order: Order::ProcessorSharing, quantum: Some(2 * US) };
+        let load = Load::new(kinds.to_vec()).unwrap();
+        report(&Cores::new(2, scheme).with_costs(costs), &load, 0.7, 20_000, 14).overhead
+    };
+    // Nearly all turns are those of long jobs: 20 in place of 30.
+    let both = [fixed("short", 2), fixed("long", 60)];
+    near(overhead(&both, 0.5), 22.0 / 31.0 * overhead(&both, 0.0), 0.1, "longer for the last");
+    // The first and only one's: 60 in place of 30.
+    near(overhead(&both[1..], 0.5), 2.0 * overhead(&both[1..], 0.0), 0.1, "shorter for the first");
+}
+
 /// What a dispatcher can hand over is all that there can be, however many workers there are.
 #[test]
 fn a_dispatcher_is_a_limit() {
