@@ -28,6 +28,8 @@ mod machine;
 mod overflow;
 pub mod pool;
 mod preempt;
+#[doc(hidden)]
+pub mod probed;
 mod published;
 pub mod ring;
 pub mod scheduler;

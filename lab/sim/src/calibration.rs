@@ -27,8 +27,14 @@ pub struct Calibration {
     pub switch_ns: Measured,
     /// A probe, by which code with probes is longer.
     pub probe_ns: Measured,
-    /// By how much work takes longer for its probes, as a share.
+    /// A simple instruction that waits for the one before it.
+    #[serde(default)]
+    pub instruction_ns: Measured,
+    /// By how much work takes longer for its probes, as a share; and how that is known.
     pub stretch: f64,
+    /// See [`stretch`](Self::stretch).
+    #[serde(default)]
+    pub stretch_by: StretchBy,
     /// An event loop's look at its connections that finds something, whatever that is; and what each call adds.
     pub look_ns: Measured,
     /// See [`look_ns`](Self::look_ns).
@@ -90,6 +96,24 @@ pub struct Calibration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Errors>,
 }
+
+/// How it is known by how much work takes longer for its probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StretchBy {
+    /// Somebody said so.
+    #[default]
+    Said,
+    /// By what a probe takes, and the instructions between two of them: [`Calibration::stretch_of_probes`].
+    Probes,
+    /// By the same work with probes and without, in a program that `cargo quanta` has built.
+    Timing,
+}
+
+/// As many simple instructions lie between two probes of a loop as `cargo quanta` aims at: a short loop with a probe stands in a
+/// row until it has so many (`REPEATED` in tools/quanta-link/src/place.rs). Probes are farther apart, up to `--bound` (1000), where
+/// code has no such loops, and nearer in short functions that call one another.
+pub const BETWEEN_PROBES: f64 = 64.0;
 
 /// A time in nanoseconds: the median of many, and what nine tenths of them lay between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -170,7 +194,9 @@ impl Calibration {
             probes,
             switch_ns: none,
             probe_ns: none,
+            instruction_ns: none,
             stretch: 0.0,
+            stretch_by: StretchBy::Said,
             look_ns: none,
             look_each_ns: 0.0,
             look_empty_ns: 0.0,
@@ -292,6 +318,14 @@ impl Calibration {
         looks + self.call_ns.median + handler + self.post_ns.median + self.post_each_ns
     }
 
+    /// By how much work takes longer for its probes: what one takes over what [`BETWEEN_PROBES`] instructions take, each of which waits
+    /// for the one before it. From 0 to 1; 0 if it isn't known how long an instruction takes.
+    #[must_use]
+    pub fn stretch_of_probes(&self) -> f64 {
+        let between = BETWEEN_PROBES * self.instruction_ns.median;
+        if between > 0.0 { (self.probe_ns.median / between).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
     /// What is left of a call that does nothing without what is known of it.
     fn wire(&self, known_ns: f64) -> Option<Work> {
         let known = known_ns as u64;
@@ -303,6 +337,7 @@ impl Calibration {
         let times = [
             ("switch_ns", self.switch_ns),
             ("probe_ns", self.probe_ns),
+            ("instruction_ns", self.instruction_ns),
             ("look_ns", self.look_ns),
             ("post_ns", self.post_ns),
             ("call_ns", self.call_ns),
@@ -384,6 +419,33 @@ mod tests {
         assert_eq!(costs.switch, Duration::from_nanos(80));
         let wire = costs.event_loop.wire.map(|wire| wire.mean_ns());
         assert_eq!(wire, Some((3.0 * (9000.0 - 130.0) + 12_000.0 - 130.0) / 4.0));
+    }
+
+    #[test]
+    fn probes_make_work_longer_by_what_they_take_of_the_instructions_between_them() {
+        let mut made = calibration();
+        assert_eq!(made.stretch_of_probes(), 0.0, "it isn't known how long an instruction takes");
+        (made.probe_ns.median, made.instruction_ns.median) = (0.6, 0.3);
+        assert!((made.stretch_of_probes() - 0.6 / (64.0 * 0.3)).abs() < 1e-12);
+        made.probe_ns.median = 1e6;
+        assert_eq!(made.stretch_of_probes(), 1.0);
+        (made.stretch, made.stretch_by) = (made.stretch_of_probes(), StretchBy::Probes);
+        assert_eq!(Calibration::parse(&made.to_text()), Ok(made.clone()));
+        // Written before there was any of it.
+        let text = made.to_text();
+        let (table, by) =
+            ("[instruction_ns]\nmedian = 0.3\nlow = 0.0\nhigh = 0.0\ncount = 0\n", "stretch_by = \"probes\"\n");
+        assert!(text.contains(table) && text.contains(by), "{text}");
+        let before = Calibration::parse(&text.replace(table, "").replace(by, "")).unwrap();
+        assert_eq!((before.stretch, before.stretch_by), (1.0, StretchBy::Said));
+        assert_eq!(before.instruction_ns, Measured::default());
+    }
+
+    #[test]
+    fn what_lies_between_probes_is_what_the_pass_aims_at() {
+        let place = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/quanta-link/src/place.rs");
+        let text = std::fs::read_to_string(place).unwrap();
+        assert!(text.contains(&format!("const REPEATED: u32 = {BETWEEN_PROBES};")), "{place} has another number");
     }
 
     #[test]

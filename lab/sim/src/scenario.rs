@@ -1,7 +1,7 @@
 //! Simulations that are told by a file: what there is, what comes, and what varies.
 //!
-//! A [`Scenario`] is a file of TOML with the cores of a server, a graph of services or a network of switches, its load, and
-//! lists of values for some of its keys. Each combination of them, under each seed, is a run, and each run a [`Row`] of named
+//! A [`Scenario`] is a file of TOML with the cores of a server, a graph of services, a network of switches or a replica group, its
+//! load, and lists of values for some of its keys. Each combination of them, under each seed, is a run, and each run a [`Row`] of named
 //! values. Keys that nobody knows are refused with those that there are, and what would take too much memory or time before
 //! anything runs.
 //!
@@ -32,6 +32,7 @@
 //! ```
 
 mod file;
+mod group;
 mod guests;
 mod network;
 mod quantity;
@@ -83,7 +84,7 @@ impl Scenario {
         runs::all(&self.runs, threads, &mut each);
     }
 
-    /// The first so many jobs or requests of each run only.
+    /// The first so many jobs, requests, flows or commands of each run only.
     #[must_use]
     pub fn at_most(mut self, jobs: u64) -> Self {
         self.runs.iter_mut().for_each(|run| run.at_most(jobs));

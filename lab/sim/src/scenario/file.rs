@@ -1,5 +1,6 @@
 //! What a file may say.
 
+use super::group::{self, GroupTable, Replicas};
 use super::network::{NetworkTable, SizesTable};
 use super::quantity::{Span, SpanOrOff};
 use super::{MOST_MEMORY, ScenarioError};
@@ -7,6 +8,7 @@ use crate::cores::{self, Cores, Costs, Knowledge, Load, LoopCosts, Method, Plan,
 use crate::fabric::{self, Fabric, Flows, Sizes};
 use crate::graph::{Class, Graph, Stage};
 use crate::vcpu::VcpuRule;
+use greenwave_policy::replication;
 use greenwave_policy::{AdmissionConfig, DispatchRule, Order, StealRule};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -19,6 +21,7 @@ pub(super) struct File {
     cores: Option<CoresTable>,
     graph: Option<GraphTable>,
     network: Option<NetworkTable>,
+    group: Option<GroupTable>,
     load: LoadTable,
     #[serde(default)]
     pub(super) run: RunTable,
@@ -143,6 +146,8 @@ struct LoadTable {
     sizes: Option<SizesTable>,
     small: Option<u64>,
     network: Option<FlowsTable>,
+    clients: Option<u32>,
+    think: Option<Span>,
 }
 
 /// What a network carries whose small flows are the way from a stage to the next.
@@ -235,6 +240,7 @@ pub(super) enum Subject {
     Cores { cores: Cores, load: Load, plan: Plan },
     Graph { graph: Graph, per_second: f64, requests: u64, network: Option<Carried> },
     Network(Carried),
+    Group(Replicas),
 }
 
 /// Flows through a network; beside a graph, small ones are the way from a stage to the next.
@@ -259,6 +265,10 @@ impl Subject {
                 return network.max(memory(graph.most_unfinished, each, beside));
             }
             Self::Network(carried) => return carried.memory(),
+            Self::Group(replicas) => {
+                let (each, beside) = group::memory(&replicas.environment, replicas.commands);
+                (each, beside, replicas.most_unfinished)
+            }
         };
         memory(most, each, beside)
     }
@@ -306,9 +316,11 @@ fn network_memory(fabric: &Fabric, sizes: &Sizes, vcpu: Option<&VcpuRule>) -> (u
 const HISTOGRAM: u64 = 43 << 10;
 
 impl File {
-    /// The calibration that costs are taken from.
-    pub(super) fn calibration(&self) -> Option<&Path> {
-        self.cores.as_ref()?.costs.file.as_deref()
+    /// The calibration that costs are taken from, and the table that names it.
+    pub(super) fn calibration(&self) -> Option<(&'static str, &Path)> {
+        let cores = self.cores.iter().filter_map(|cores| Some(("cores", cores.costs.file.as_deref()?)));
+        let group = self.group.iter().filter_map(|group| Some(("group", group.costs.file.as_deref()?)));
+        cores.chain(group).next()
     }
 
     /// What the file says is to be run.
@@ -316,13 +328,18 @@ impl File {
         if self.load.network.is_some() && (self.graph.is_none() || self.network.is_none()) {
             return Err(ScenarioError("load.network is of flows beside both [graph] and [network]".to_owned()));
         }
-        match (&self.cores, &self.graph, &self.network) {
-            (Some(cores), None, None) => self.cores(cores),
-            (None, Some(graph), None) => self.graph(graph, None),
-            (None, None, Some(network)) => self.network(network),
-            (None, Some(graph), Some(network)) => self.services(graph, network),
+        if self.group.is_none() && (self.load.clients.is_some() || self.load.think.is_some()) {
+            return Err(ScenarioError("load.clients and load.think are of commands, beside [group]".to_owned()));
+        }
+        match (&self.cores, &self.graph, &self.network, &self.group) {
+            (Some(cores), None, None, None) => self.cores(cores),
+            (None, Some(graph), None, None) => self.graph(graph, None),
+            (None, None, Some(network), None) => self.network(network),
+            (None, Some(graph), Some(network), None) => self.services(graph, network),
+            (None, None, None, Some(group)) => self.group(group),
             _ => Err(ScenarioError(
-                "a file has one of the tables [cores], [graph] and [network], or both of the latter".to_owned(),
+                "a file has one of the tables [cores], [graph], [network] and [group], or [graph] and [network]"
+                    .to_owned(),
             )),
         }
     }
@@ -354,6 +371,48 @@ impl File {
         };
         self.run.refuse_warmup("[network]")?;
         Ok(Subject::Network(self.carried(table, load, sizes, of.small, self.run.jobs)?))
+    }
+
+    fn group(&self, table: &GroupTable) -> Result<Subject, ScenarioError> {
+        let of = &self.load;
+        if of.workload.is_some()
+            || !of.method.is_empty()
+            || of.share.is_some()
+            || of.sizes.is_some()
+            || of.small.is_some()
+        {
+            let told = "beside [group], [load] says clients, and may say think, or rate, in commands a second";
+            return Err(ScenarioError(told.to_owned()));
+        }
+        self.run.refuse_warmup("[group]")?;
+        let commands = self.run.jobs;
+        if commands == 0 {
+            return Err(ScenarioError("run.jobs is 0 commands; allowed: 1 at least".to_owned()));
+        }
+        let environment = table.environment()?;
+        let distances = table.distances(&environment)?;
+        let sizing = table.sizing(&environment, &distances)?;
+        let (each, beside) = group::memory(&environment, commands);
+        let most_unfinished = self.run.most_unfinished(1 << 20, each, beside)?;
+        let load = match (of.clients, of.rate) {
+            (Some(clients), None) if (1..=most_unfinished).contains(&(clients as usize)) => {
+                replication::Load::Closed { clients, think: of.think.unwrap_or_default().0 }
+            }
+            (Some(clients), None) => {
+                return Err(ScenarioError(format!("load.clients is {clients}; allowed: 1 to {most_unfinished}")));
+            }
+            (None, Some(_)) if of.think.is_some() => {
+                return Err(ScenarioError("load.think is of clients; beside load.rate there are none".to_owned()));
+            }
+            (None, Some(per_s)) if per_s > 0.0 && per_s <= 1e8 => replication::Load::Open { per_s },
+            (None, Some(per_s)) => {
+                return Err(ScenarioError(format!(
+                    "load.rate is {per_s} commands a second; allowed: more than 0, up to 10^8"
+                )));
+            }
+            _ => return Err(ScenarioError("load says one of clients and rate, in commands a second".to_owned())),
+        };
+        Ok(Subject::Group(Replicas { environment, distances, sizing, load, commands, most_unfinished }))
     }
 
     fn carried(

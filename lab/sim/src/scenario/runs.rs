@@ -1,11 +1,14 @@
 //! Doing the runs, on several threads.
 
 use super::file::{Carried, Subject};
+use super::group::Replicas;
 use super::row::{Cell, Row};
 use crate::cores::{Histogram, Report, Work, run};
 use crate::fabric;
 use crate::graph::{self, Graph, Outcome};
+use crate::replica::measure;
 use crate::seed::Seed;
+use greenwave_policy::replication::Load;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -28,6 +31,7 @@ impl Run {
         match &mut self.subject {
             Subject::Cores { plan, .. } => less(&mut plan.jobs),
             Subject::Network(carried) => less(&mut carried.flows.flows),
+            Subject::Group(replicas) => less(&mut replicas.commands),
             Subject::Graph { requests, network, .. } => {
                 less(requests);
                 network.iter_mut().for_each(|carried| less(&mut carried.flows.flows));
@@ -67,6 +71,18 @@ impl Run {
                 }
                 Err(error) => row.push("cut", Cell::Text(error.to_string())),
             },
+            Subject::Group(replicas) => {
+                let Replicas { sizing, commands, most_unfinished, .. } = replicas;
+                match measure::commands(&replicas.scene(), *sizing, *commands, *most_unfinished, seed) {
+                    Ok(outcome) => {
+                        if let Load::Open { per_s } = replicas.load {
+                            row.add("rate", per_s);
+                        }
+                        group_row(&mut row, &outcome);
+                    }
+                    Err(error) => row.push("cut", Cell::Text(error.to_string())),
+                }
+            }
         }
         row
     }
@@ -158,6 +174,20 @@ fn network_row(row: &mut Row, outcome: &fabric::Outcome) {
     let than = if outcome.guests.is_some() { "sent and carried" } else { "carried" };
     let cut = outcome.cut_at.map(|at| format!("cut at {at} unfinished flows: more come than can be {than}"));
     row.push("cut", Cell::Text(cut.unwrap_or_default()));
+}
+
+fn group_row(row: &mut Row, outcome: &measure::Outcome) {
+    row.add("done", outcome.took.count() as f64);
+    row.add("throughput", outcome.ops_per_s);
+    spans(row, "", &outcome.took);
+    row.add("commands_per_batch", outcome.commands_per_batch);
+    row.add("batches_per_s", outcome.batches_per_s);
+    row.add("batch_bytes", outcome.setting.batch_bytes() as f64);
+    row.add("window", outcome.setting.window() as f64);
+    row.add("behind", outcome.behind as f64);
+    row.add("events", outcome.events as f64);
+    row.push("hash", Cell::Text(format!("{:016x}", outcome.hash)));
+    row.push("cut", Cell::Text(outcome.cut.map(|cut| cut.to_string()).unwrap_or_default()));
 }
 
 /// Does all, and tells rows in order.

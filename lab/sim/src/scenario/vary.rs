@@ -25,8 +25,8 @@ pub(super) fn runs(text: &str, instead: Seeds) -> Result<Vec<Run>, ScenarioError
             set(&mut table, &format!("run.{key}"), Value::Integer(number))?;
         }
     }
-    if let Some(path) = file.calibration() {
-        calibrate(&mut table, path)?;
+    if let Some((of, path)) = file.calibration() {
+        calibrate(&mut table, of, path)?;
     }
     let axes = axes(&file.vary)?;
     let file = File::deserialize(Value::Table(table.clone())).map_err(|error| ScenarioError(error.message().into()))?;
@@ -66,39 +66,58 @@ pub(super) fn runs(text: &str, instead: Seeds) -> Result<Vec<Run>, ScenarioError
     Ok(runs)
 }
 
-/// Puts what a calibration says where the file says nothing.
-fn calibrate(table: &mut Table, path: &Path) -> Result<(), ScenarioError> {
-    let wrong = |what: String| ScenarioError(format!("cores.costs.file {:?}: {what}", path.display().to_string()));
+/// Puts what a calibration says where the file says nothing, in the table that names it.
+fn calibrate(table: &mut Table, of: &str, path: &Path) -> Result<(), ScenarioError> {
+    let wrong = |what: String| ScenarioError(format!("{of}.costs.file {:?}: {what}", path.display().to_string()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("can't be read: {error}")))?;
     let calibration = Calibration::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    let Some(subject) = table.get_mut(of).and_then(Value::as_table_mut) else { return Ok(()) };
+    let mut put = |under: &str, values: Vec<(&str, Value)>| {
+        let at = subject.entry(under).or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(at) = at {
+            for (key, value) in values {
+                at.entry(key).or_insert(value);
+            }
+        }
+    };
+    if of == "group" {
+        // As `greenwave sim plan --writes` takes it.
+        let (message, command) =
+            (calibration.at_server_ns(), calibration.call_ns.median + calibration.handler_ns.median);
+        put("disk", vec![("sync", nanos(calibration.sync_ns.median))]);
+        put("costs", vec![("message", nanos(message)), ("command", nanos(command)), ("apply", nanos(command))]);
+    } else {
+        put("costs", costs_of_cores(&calibration));
+    }
+    Ok(())
+}
+
+fn costs_of_cores(calibration: &Calibration) -> Vec<(&'static str, Value)> {
     let costs = calibration.costs();
-    let nanos = |span: Duration| Value::String(format!("{}ns", span.as_nanos()));
+    let span = |span: Duration| nanos(span.as_nanos() as f64);
     let of_loop = costs.event_loop;
     let wire = of_loop.wire.map_or(0.0, |wire| wire.mean_ns());
     let mut fixed = Table::new();
-    fixed.insert("fixed".to_owned(), Value::String(format!("{}ns", (wire.round() as u64).max(1))));
-    let values = [
-        ("switch", nanos(costs.switch)),
-        ("io", nanos(costs.io)),
-        ("look", nanos(of_loop.look)),
-        ("look_each", nanos(of_loop.look_each)),
-        ("look_empty", nanos(of_loop.look_empty)),
-        ("round", nanos(of_loop.round)),
-        ("post", nanos(of_loop.post)),
-        ("post_each", nanos(of_loop.post_each)),
-        ("wake", nanos(of_loop.wake)),
-        ("spin", of_loop.spin.map_or(Value::String("off".to_owned()), nanos)),
+    fixed.insert("fixed".to_owned(), nanos(wire.max(1.0)));
+    vec![
+        ("switch", span(costs.switch)),
+        ("io", span(costs.io)),
+        ("look", span(of_loop.look)),
+        ("look_each", span(of_loop.look_each)),
+        ("look_empty", span(of_loop.look_empty)),
+        ("round", span(of_loop.round)),
+        ("post", span(of_loop.post)),
+        ("post_each", span(of_loop.post_each)),
+        ("wake", span(of_loop.wake)),
+        ("spin", of_loop.spin.map_or(Value::String("off".to_owned()), span)),
         ("probes", Value::Float(calibration.stretch)),
         ("wire", Value::Table(fixed)),
-    ];
-    let at = table.get_mut("cores").and_then(|cores| cores.get_mut("costs")).and_then(Value::as_table_mut);
-    let Some(at) = at else { return Ok(()) };
-    for (key, value) in values {
-        if !at.contains_key(key) {
-            at.insert(key.to_owned(), value);
-        }
-    }
-    Ok(())
+    ]
+}
+
+/// Nanoseconds as a file has them.
+fn nanos(nanos: f64) -> Value {
+    Value::String(format!("{}ns", nanos.round() as u64))
 }
 
 fn said(cells: &[(String, Cell)]) -> String {

@@ -201,6 +201,88 @@ fn hosts_have_guests() {
     assert!(row(&slow).cut().unwrap().contains("more come than can be sent and carried"));
 }
 
+const GROUP: &str = r#"
+[group]
+members = 3
+batch = 16
+disk = { sync = "1ms" }
+
+[load]
+rate = 2000
+
+[run]
+jobs = 4000
+"#;
+
+/// Batches that are too small for the rate don't keep up, larger ones do; a follower that is far isn't waited for, and a command
+/// takes a sync and a round trip at least.
+#[test]
+fn groups_are_told_likewise() {
+    let row = |file: &str| rows(file, 1).remove(0);
+    let usual = row(GROUP);
+    assert!(usual.cut().is_none() && usual.number("done").is_some_and(|done| done >= 3600.0), "{usual:?}");
+    let p50 = |row: &Row| row.number("p50_us").unwrap();
+    assert!(p50(&usual) > 1000.0 && p50(&usual) < 4000.0, "{usual:?}");
+    assert!((usual.number("throughput").unwrap() / 2000.0 - 1.0).abs() < 0.1, "{usual:?}");
+    assert!((1.0..16.5).contains(&usual.number("commands_per_batch").unwrap()), "{usual:?}");
+    let one = GROUP
+        .replace("batch = 16", "batch = 1\nwindow = 1")
+        .replace("jobs = 4000", "jobs = 4000\nmost_unfinished = 1000");
+    let one = row(&one);
+    assert!(one.cut().unwrap().contains("1000 unfinished commands"), "{one:?}");
+    assert!((one.number("commands_per_batch").unwrap() - 1.0).abs() < 0.01, "{one:?}");
+    let far = row(&GROUP.replace("batch = 16", "batch = 16\nlink = { delay = \"50us\", distances = [1, 200] }"));
+    assert!(p50(&far) < 1.2 * p50(&usual) && far.number("behind") > usual.number("behind"), "{far:?} and {usual:?}");
+    let both = row(&GROUP.replace("batch = 16", "batch = 16\nlink = { delay = \"50us\", distances = [200, 200] }"));
+    assert!(p50(&both) > 20_000.0, "{both:?}");
+    let clients = row(&GROUP.replace("rate = 2000", "clients = 64").replace("batch = 16", "batch = \"auto\""));
+    assert!(clients.cut().is_none() && clients.number("rate").is_none(), "{clients:?}");
+    assert!(clients.number("throughput").unwrap() > 64.0 / 0.004, "{clients:?}");
+    assert_eq!(row(GROUP), usual, "by one seed always the same");
+}
+
+#[test]
+fn groups_that_can_not_be_are_refused_with_what_is_allowed() {
+    for (from, to, parts) in [
+        ("members = 3", "members = 300", &["group: replicas is 300", "1 to 99"][..]),
+        ("members = 3", "members = 3\nreplicas = 3", &["replicas", "members"]),
+        ("batch = 16", "batch = 0", &["0", "a number from 1 on", "auto"]),
+        ("batch = 16", "batch = \"model\"", &["model", "auto"]),
+        ("batch = 16", "batch = 100000", &["group.batch is 100000", "1 to 56679"]),
+        ("batch = 16", "window = 4", &["group.window", "group.batch"]),
+        ("batch = 16", "batch = 16\nwindow = 5000", &["group.window is 5000", "1 to 4096"]),
+        ("batch = 16", "batch = 16\nrequest = 0", &["group.request is 0 bytes", "1 to 4194304"]),
+        ("batch = 16", "batch = 16\nlink = { mbit = 0 }", &["group.link.mbit is 0", "1 to"]),
+        ("batch = 16", "batch = 16\nlink = { mbits = 5 }", &["mbits", "delay"]),
+        ("batch = 16", "batch = 16\nlink = { delay = \"2s\" }", &["group.link.delay is 2s", "up to 1s"]),
+        ("batch = 16", "batch = 16\nlink = { loss = 0.7 }", &["network.loss is 0.7", "0 to 0.5"]),
+        ("batch = 16", "batch = 16\nlink = { distances = [1] }", &["has 1 numbers", "2 followers"]),
+        ("batch = 16", "batch = 16\nlink = { distances = [1, -1] }", &["has -1", "0.001 to 1000"]),
+        ("batch = 16", "batch = 50000\nwindow = 16\nlink = { mbit = 1 }", &["take 1894 s to leave", "up to 30 s"]),
+        ("disk = { sync = \"1ms\" }", "", &["group.disk says sync", "calibration"]),
+        ("sync = \"1ms\"", "sync = \"1ms\", mbyte = -1", &["group.disk.mbyte is -1", "1 to"]),
+        ("sync = \"1ms\"", "sync = \"2s\"", &["group.disk.sync is 2s"]),
+        ("rate = 2000", "rate = 0", &["load.rate is 0 commands", "more than 0"]),
+        ("rate = 2000", "", &["one of clients and rate"]),
+        ("rate = 2000", "rate = 2000\nclients = 3", &["one of clients and rate"]),
+        ("rate = 2000", "rate = 2000\nthink = \"1ms\"", &["load.think", "load.rate"]),
+        ("rate = 2000", "clients = 0", &["load.clients is 0", "1 to 1048576"]),
+        ("rate = 2000", "share = 0.5", &["beside [group]"]),
+        ("jobs = 4000", "jobs = 0", &["0 commands", "1 at least"]),
+        ("jobs = 4000", "jobs = 4000\nwarmup = 0.5", &["run.warmup", "[cores]"]),
+        ("jobs = 4000", "jobs = 4000\nmost_unfinished = 9000000", &["9000000", "KiB each"]),
+        ("[run]", "[graph]\nstage = []\n[run]", &["[graph] and [network]"]),
+    ] {
+        assert!(GROUP.contains(from), "{from}");
+        let told = refused(&GROUP.replacen(from, to, 1));
+        for part in parts {
+            assert!(told.contains(part), "no {part:?} in {told:?}");
+        }
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+    assert!(refused(&GRAPH.replace("rate = 50", "rate = 50\nclients = 3")).contains("beside [group]"));
+}
+
 /// What nobody asked for is what fits, so that a wide graph isn't refused for a limit that its file doesn't have.
 #[test]
 fn what_fits_is_counted_by_what_a_run_holds() {

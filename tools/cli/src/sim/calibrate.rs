@@ -8,8 +8,8 @@ use clap::Args;
 use greenwave::{Order, Wait};
 use greenwave_bench::machine::Machine;
 use greenwave_bench::progress::Progress;
-use greenwave_quanta::{Coroutine, StackPool, StackSize, is_instrumented, suspend};
-use greenwave_sim::calibration::{Calibration, Measured};
+use greenwave_quanta::{Coroutine, StackPool, StackSize, is_instrumented, probed, suspend};
+use greenwave_sim::calibration::{BETWEEN_PROBES, Calibration, Measured, StretchBy};
 
 use super::parts::Parts;
 use super::spinning::{Spinning, take_cores};
@@ -22,6 +22,10 @@ use crate::tune::disk;
 #[command(after_help = "\
 Takes some seconds, and two cores: a server's, and its caller's. Medians are what simulations go by; beside them is what nine
 tenths lay between. What else runs meanwhile is measured too, so measure on a machine that is otherwise idle.
+
+By how much work takes longer for its probes, once `cargo quanta` has built a service, follows from what a probe takes and from how
+far apart the pass puts them in a loop: 64 simple instructions, each of which waits for the one before it. If `cargo quanta` has
+built this command, the same work with probes and without is timed in place of that. --stretch says it instead.
 
 A file for `greenwave sim` takes its costs from it with
   [cores]
@@ -39,9 +43,10 @@ pub(super) struct Calibrate {
     /// Measure syncs of the disk by a file in this directory that is removed again [default: that of temporary files]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// By how much work takes longer for its probes, as `cargo xtask bench preempt` measures it of programs: 0.03, or 3%
-    #[arg(long, value_name = "SHARE", default_value = "3%", value_parser = quantity::share)]
-    stretch: f64,
+    /// By how much work takes longer for its probes, as `cargo xtask bench preempt` measures it of programs: 0.03, or 3% [default: by
+    /// what a probe takes]
+    #[arg(long, value_name = "SHARE", value_parser = quantity::share)]
+    stretch: Option<f64>,
 }
 
 /// How long each thing is measured that isn't a server's.
@@ -55,17 +60,22 @@ const BATCH: u32 = 1000;
 
 impl Calibrate {
     pub(super) fn run(self) -> Result<(), Problem> {
-        if self.stretch > 1.0 {
-            return Err(Problem::wrong_use(format!("--stretch is {}; allowed: 0 to 1", self.stretch)));
+        if let Some(stretch) = self.stretch.filter(|stretch| *stretch > 1.0) {
+            return Err(Problem::wrong_use(format!("--stretch is {stretch}; allowed: 0 to 1")));
         }
         let mut made = Calibration::new(Machine::this().describe(), is_instrumented());
         let core = take_cores()?;
         let mut progress = Progress::new(5);
-        made.stretch = self.stretch;
         progress.step("switches between coroutines");
         made.switch_ns = Measured::of(switches()?);
         progress.step("probes");
         made.probe_ns = Measured::of(probes());
+        made.instruction_ns = Measured::of(instructions());
+        (made.stretch, made.stretch_by) = match self.stretch {
+            Some(stretch) => (stretch, StretchBy::Said),
+            None if is_instrumented() => (timed(), StretchBy::Timing),
+            None => (made.stretch_of_probes(), StretchBy::Probes),
+        };
         progress.step("a server and who calls it");
         let mut parts = Parts::default();
         for pass in 0..PASSES {
@@ -137,6 +147,40 @@ fn probes() -> Vec<f64> {
     samples
 }
 
+/// What a simple instruction takes that waits for the one before it.
+fn instructions() -> Vec<f64> {
+    /// Shifts and exclusive ors of a step.
+    const OF_STEP: u32 = 6;
+    let (mut samples, began) = (Vec::new(), Instant::now());
+    let mut state = black_box(1_u64);
+    while began.elapsed() < TIME / 3 || samples.is_empty() {
+        let since = Instant::now();
+        for _ in 0..BATCH {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+        }
+        state = black_box(state);
+        samples.push(since.elapsed().as_nanos() as f64 / f64::from(BATCH * OF_STEP));
+    }
+    samples
+}
+
+/// By how much work takes longer with probes than without, in a program that has them: 0 to 1.
+fn timed() -> f64 {
+    let (mut ratios, began) = (Vec::new(), Instant::now());
+    while began.elapsed() < TIME || ratios.is_empty() {
+        let time = |work: fn(u64) -> u64| {
+            let since = Instant::now();
+            black_box(work(black_box(u64::from(BATCH))));
+            since.elapsed().as_nanos() as f64
+        };
+        let (with, without) = (time(probed::with_probes), time(probed::without_probes));
+        ratios.push(with / without.max(1.0));
+    }
+    (Measured::of(ratios).median - 1.0).clamp(0.0, 1.0)
+}
+
 /// What was measured, on standard error.
 fn told(made: &Calibration) {
     tell!("{}", made.machine);
@@ -149,12 +193,14 @@ fn told(made: &Calibration) {
         tell!("  {name:<34} {median:>9.0} ns  ({low:.0} to {high:.0}, {count} samples)");
     };
     line("switch to a coroutine and back", &made.switch_ns);
-    tell!(
-        "  {:<34} {:>9.1} ns  (by hand; work is taken to be {:.1} % longer)",
-        "probe",
-        made.probe_ns.median,
-        100.0 * made.stretch
-    );
+    tell!("  {:<34} {:>9.2} ns  (by hand)", "probe", made.probe_ns.median);
+    tell!("  {:<34} {:>9.2} ns", "instruction that waits for another", made.instruction_ns.median);
+    let by = match made.stretch_by {
+        StretchBy::Said => "as was said".to_owned(),
+        StretchBy::Probes => format!("a probe every {BETWEEN_PROBES} instructions"),
+        StretchBy::Timing => "the same work with probes and without".to_owned(),
+    };
+    tell!("  {:<34} {:>9.2} %  ({by})", "work is longer for its probes by", 100.0 * made.stretch);
     line("look of the event loop", &made.look_ns);
     tell!("  {:<34} {:>9.0} ns", "look that finds nothing", made.look_empty_ns);
     line("post of the event loop", &made.post_ns);

@@ -1,4 +1,5 @@
-//! `greenwave sim`: what a file describes, simulated in virtual time: the cores of a server, a graph of services, or a network.
+//! `greenwave sim`: what a file describes, simulated in virtual time: the cores of a server, a graph of services, a network, or a
+//! replica group.
 //!
 //! What a file may say is the simulation's ([`greenwave_sim::scenario`]); here are its runs, shown as a [`table`], as JSON or as
 //! CSV. Whoever interrupts it has the runs that were done by then.
@@ -29,12 +30,12 @@ use crate::interrupted;
 use crate::problem::Problem;
 use crate::progress;
 
-/// Simulate what a file describes in virtual time: the cores of a server, a graph of services, a network of switches
+/// Simulate what a file describes in virtual time: the cores of a server, a graph of services, a network of switches, a replica group
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
-A file says what there is ([cores], [graph] or [network]), what comes ([load]), how much is simulated ([run]), and which values
-vary ([vary]). Each combination is a run under each seed. Times in results are in microseconds. docs/scenarios has files to
+A file says what there is ([cores], [graph], [network] or [group]), what comes ([load]), how much is simulated ([run]), and which
+values vary ([vary]). Each combination is a run under each seed. Times in results are in microseconds. docs/scenarios has files to
 begin with, and README.md there all keys.
 
 A run to which more comes than can be served is cut and says so; what it shows is what was done by then. Ctrl-C shows the runs
@@ -49,6 +50,7 @@ Examples:
   greenwave sim plan --recorded kv.toml --costs machine.toml --p999 2ms --load 50k/s
   greenwave sim docs/scenarios/chain.toml --seed 7 --seeds 5
   greenwave sim docs/scenarios/fat-tree.toml --jobs 20000 --csv > flows.csv
+  greenwave sim docs/scenarios/group.toml --page group.html
   greenwave sim docs/scenarios/orders.toml --json | jq '.runs[] | {order: .[\"cores.order\"], p999_us}'
   greenwave sim docs/scenarios/orders.toml --page orders.html
   greenwave sim docs/scenarios/orders.toml --check                  how many runs it asks for, without any")]
@@ -64,7 +66,7 @@ pub(crate) struct Sim {
     /// How many seeds, one after the other, in place of the file's
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
-    /// So many jobs, requests or flows in each run at most
+    /// So many jobs, requests, flows or commands in each run at most
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     jobs: Option<u64>,
     /// So many runs at a time; all cores without it

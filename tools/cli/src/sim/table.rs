@@ -6,7 +6,7 @@ use greenwave_reproduce::page::{self, number};
 use greenwave_sim::scenario::Row;
 
 /// What is shown of a run if it has it; beside these the tails of each method, stage, or size of flows.
-const SHOWN: [&str; 13] = [
+const SHOWN: [&str; 15] = [
     "rate",
     "throughput",
     "mean_us",
@@ -17,6 +17,8 @@ const SHOWN: [&str; 13] = [
     "good",
     "large_mbit",
     "goodput_mbit",
+    "commands_per_batch",
+    "window",
     "lost",
     "busy",
     "overhead",

@@ -9,8 +9,8 @@ use crate::world::World;
 const CALIBRATION: &str = "greenwave_calibration = 1\nmachine = 'none'\nprobes = false\nstretch = 0.03\n\
     look_each_ns = 50.0\nlook_empty_ns = 300.0\npost_each_ns = 90.0\nspin_ns = 20000.0\nnull_calls = [[15000, 9], [20000, 1]]\n";
 
-/// A calibration of no machine at all.
-fn calibration(world: &World) -> String {
+/// A calibration of no machine at all, as they were before it was written how long an instruction takes.
+pub(crate) fn calibration(world: &World) -> String {
     let mut text = CALIBRATION.to_owned();
     for (key, nanos) in [
         ("switch_ns", 90),
@@ -176,6 +176,7 @@ fn files_and_numbers_that_can_not_be_meant_are_refused() {
         world.file("wrong.toml", &std::fs::read_to_string(&costs).unwrap().replace("stretch = 0.03", "stretch = -1.0"));
     assert_refused(&plan(&recording, &["--p999=2ms", "--costs", &wrong]), 2, &["stretch is -1", &wrong]);
     assert_refused(&run(&["sim", "compare", "--costs", &wrong]), 2, &["stretch is -1", &wrong]);
+    assert_refused(&run(&["sim", "calibrate", "--stretch=101%"]), 2, &["--stretch is 1.01", "0 to 1"]);
     let compare = |words: &[&str]| run(&[&["sim", "compare", "--costs", &costs], words].concat());
     assert_refused(&compare(&["--load=100M/s"]), 2, &["more than a head can do", "--load"]);
     assert_refused(&compare(&["--long-share=100%"]), 2, &["--long-share is 1"]);
@@ -197,6 +198,8 @@ fn a_machine_is_calibrated_compared_and_simulated() {
     }
     assert!(calibrated.status.success(), "{}", calibrated.err);
     assert!(calibrated.err.contains("null call over TCP") && calibrated.err.contains("sync of 4 KiB"));
+    let text = std::fs::read_to_string(&out).unwrap();
+    assert!(text.contains("stretch_by = \"probes\"") && text.contains("[instruction_ns]"), "{text}");
     let words = ["--load=500/s", "--for=1s", "--rounds=1", "--json", "--keep"];
     for (stages, of) in [("--stages=1", "500us, "), ("--stages=3", "500us in each of 3 stages, ")] {
         let compared = run(&[&["sim", "compare", "--costs", &out, stages], &words[..]].concat());

@@ -56,6 +56,32 @@ fn the_files_of_the_documents_run_and_show_what_they_are_for() {
         runs.iter().find(is).unwrap()["wire.p99_us"].as_f64().unwrap()
     };
     assert!(slow("none") > slow("left"), "{services:#}");
+    let group = simulated(&example("group.toml"), &["--jobs=20000"]);
+    let run = |batch: Value| {
+        let runs = group["runs"].as_array().unwrap();
+        runs.iter().find(|run| run["group.batch"] == batch && run["load.rate"] == 50_000).unwrap().clone()
+    };
+    let rate = |batch: Value| run(batch)["throughput"].as_f64().unwrap();
+    assert!(rate(1.into()) < 25_000.0 && rate(256.into()) > 45_000.0, "{group:#}");
+    assert!(run("auto".into())["commands_per_batch"].as_f64().unwrap() > 1.0, "{group:#}");
+}
+
+/// What a sync takes is the calibration's, unless the file says it.
+#[test]
+fn a_group_has_the_disk_of_a_calibration() {
+    let world = World::new();
+    let costs = crate::planning::calibration(&world);
+    let p50 = |disk: &str| {
+        let text = format!(
+            "[group]\ncosts = {{ file = '{costs}' }}\nbatch = 8\n{disk}[load]\nrate = 1000\n[run]\njobs = 2000\n"
+        );
+        let file = world.file("group.toml", &text);
+        simulated(&file, &[])["runs"][0]["p50_us"].as_f64().unwrap()
+    };
+    let (measured, said) = (p50(""), p50("disk.sync = '3ms'\n"));
+    assert!((200.0..1_000.0).contains(&measured) && said > measured + 2_000.0, "{measured} and {said}");
+    let file = world.file("wrong.toml", "[group]\ncosts = { file = '/no/such/file' }\n[load]\nrate = 1000\n");
+    assert_refused(&run(&["sim", &file]), 2, &["group.costs.file", "/no/such/file", "can't be read"]);
 }
 
 #[test]
@@ -160,7 +186,7 @@ fn what_can_not_be_meant_is_refused_in_a_line_with_what_is_allowed() {
                    load = { share = 0.5, sizes = { fixed = 1000 } }\n";
     let wide = "[graph]\nstage = [{ units = 1024, work = { fixed = '1ms' } }]\n[load]\nrate = 10\n[run]\nmost_unfinished = 1000000\n";
     let cases: [(&str, &[&str]); 9] = [
-        ("colour = 3\n", &["line 1", "unknown field \"colour\"", "cores", "graph", "network"]),
+        ("colour = 3\n", &["line 1", "unknown field \"colour\"", "cores", "graph", "network", "group"]),
         ("cores.workers = 2\n", &["load"]),
         (&good.replace("share = 0.5", "rate = -4"), &["-4 jobs a second", "allowed"]),
         (&good.replace("workers = 2", "workers = 0"), &["0 workers", "1 to 4094"]),

@@ -5,6 +5,7 @@ mod aimd;
 mod run;
 
 use super::node::StartError;
+use crate::cores::Histogram;
 use crate::seed::Seed;
 use aimd::Aimd;
 use greenwave_policy::replication::{Aim, Environment, Load, Setting, recommend};
@@ -150,14 +151,71 @@ pub fn latencies(
     Ok((run.took(), run.measured().ops_per_s))
 }
 
+/// What came of commands.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What each took, from the leader's having it to its answer.
+    pub took: Histogram,
+    /// Commands answered a second.
+    pub ops_per_s: f64,
+    /// Commands of a batch, and batches committed a second; 0 if none was.
+    pub commands_per_batch: f64,
+    /// See [`commands_per_batch`](Self::commands_per_batch).
+    pub batches_per_s: f64,
+    /// The setting at the end, for the follower after the leader.
+    pub setting: Setting,
+    /// Batches that the slowest follower was behind the leader's log then, those on their way to it included.
+    pub behind: u64,
+    /// Why it was ended before all were answered, if it was.
+    pub cut: Option<Cut>,
+    /// Events that were simulated.
+    pub events: u64,
+    /// A hash over all of them.
+    pub hash: u64,
+}
+
+/// Why a run was ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cut {
+    /// More come than can be served.
+    #[error("cut at {0} unfinished commands: more come than the group can serve")]
+    Unfinished(usize),
+    /// Another replica leads than at first.
+    #[error("cut as another replica leads: signs of life didn't come through for a minute")]
+    Leader,
+    /// No answer for [`SILENCE`].
+    #[error("cut as nothing was answered for {SILENCE:?}")]
+    Silence,
+}
+
+/// How long nothing may be answered.
+pub const SILENCE: Duration = Duration::from_secs(600);
+
+/// Runs a group under a load that may be more than it can do, until so many commands are answered, of which the first tenth isn't
+/// counted, or until more than `most_unfinished` are under way or wait. A controller is given time to settle first, though for no
+/// more than as many commands again.
+///
+/// # Errors
+/// If no such group can be started.
+pub fn commands(
+    scene: &Scene<'_>,
+    sizing: Sizing,
+    commands: u64,
+    most_unfinished: usize,
+    seed: Seed,
+) -> Result<Outcome, StartError> {
+    Ok(Run::start(scene, sizing, seed, None)?.counted(commands, settling(scene.environment, sizing), most_unfinished))
+}
+
+/// Whoever looks for a setting has to have looked often enough.
+fn settling(environment: &Environment, sizing: Sizing) -> Duration {
+    if matches!(sizing, Sizing::Auto(_)) { span(environment) * 60 } else { Duration::ZERO }
+}
+
 fn measure_with(scene: &Scene<'_>, sizing: Sizing, seed: Seed, aimd: Option<Aimd>) -> Result<Measured, StartError> {
     let &Scene { environment, change, .. } = scene;
-    // Whoever looks for a setting has to have looked often enough.
-    let settling = match (&aimd, sizing) {
-        (Some(aimd), _) => aimd.every * 200,
-        (None, Sizing::Auto(_)) => span(environment) * 60,
-        (None, Sizing::Fixed(_)) => Duration::ZERO,
-    };
+    let settling = aimd.as_ref().map_or_else(|| settling(environment, sizing), |aimd| aimd.every * 200);
     let mut run = Run::start(scene, sizing, seed, aimd)?;
     let clients = run.clients();
     run.settle(settling);

@@ -1,7 +1,8 @@
 //! One group under one load, in virtual time.
 
 use super::aimd::Aimd;
-use super::{Change, Measured, STATIC_BATCH, Scene};
+use super::{Change, Cut, Measured, Outcome as Counted, SILENCE, STATIC_BATCH, Scene};
+use crate::cores::Histogram;
 use crate::cpu::CpuCost;
 use crate::disk::DiskRule;
 use crate::event::Event;
@@ -46,6 +47,8 @@ pub(super) struct Run {
     free: Vec<usize>,
     /// Instants of answers, and how long each took.
     answers: Vec<(Time, Duration)>,
+    /// Whether a command came back without one since somebody looked.
+    refused: bool,
     /// Instants of those that came while it settled.
     settling: Vec<Time>,
     /// When the first of them could come.
@@ -83,6 +86,7 @@ impl Run {
             arrived: Vec::new(),
             free: Vec::new(),
             answers: Vec::new(),
+            refused: false,
             settling: Vec::new(),
             began: now,
             worked: (now, Duration::ZERO),
@@ -183,22 +187,94 @@ impl Run {
     pub(super) fn go_on(&mut self, answers: usize, least: Duration) {
         let (least, end) = (self.group.now() + least, self.group.now() + LONGEST);
         while self.answers.len() < answers || self.group.now() < least {
-            match self.group.step(end) {
-                Step::End => return,
-                Step::Internal => {}
-                Step::Driver(Arrival::Sent(place)) => self.sent(place),
-                Step::Driver(Arrival::Command(place)) => self.submit(place),
-                Step::Driver(Arrival::Next) => self.next(),
-                Step::Driver(Arrival::Look) => self.look(),
-            }
-            if let (Some(aimd), Some(core)) = (&mut self.aimd, self.group.core(self.leader)) {
-                let figures = core.figures();
-                aimd.see(self.group.now(), figures.last, figures.committed);
-            }
-            while let Some(told) = self.group.told() {
-                self.answered(told.ticket.0 as usize, told.outcome.as_ref());
+            if !self.happen(end) {
+                return;
             }
         }
+    }
+
+    /// Lets the next thing happen, if there is one until `end`.
+    fn happen(&mut self, end: Time) -> bool {
+        match self.group.step(end) {
+            Step::End => return false,
+            Step::Internal => {}
+            Step::Driver(Arrival::Sent(place)) => self.sent(place),
+            Step::Driver(Arrival::Command(place)) => self.submit(place),
+            Step::Driver(Arrival::Next) => self.next(),
+            Step::Driver(Arrival::Look) => self.look(),
+        }
+        if let (Some(aimd), Some(core)) = (&mut self.aimd, self.group.core(self.leader)) {
+            let figures = core.figures();
+            aimd.see(self.group.now(), figures.last, figures.committed);
+        }
+        while let Some(told) = self.group.told() {
+            self.answered(told.ticket.0 as usize, told.outcome.as_ref());
+        }
+        true
+    }
+
+    /// Until so many commands are answered, the first tenth of which isn't counted, nor what comes within `settling` of the start,
+    /// though no more than as many again; or until more than `most_unfinished` are under way. Cut before anything counts, it is
+    /// what was done by then.
+    pub(super) fn counted(&mut self, commands: u64, settling: Duration, most_unfinished: usize) -> Counted {
+        let (warm, settled) = (commands / 10, self.group.now() + settling);
+        let mut took = Histogram::new();
+        let (mut first, mut last) = ((self.group.now(), self.committed()), self.group.now());
+        let (mut done, mut is_warm, mut events) = (0, false, 0);
+        let cut = loop {
+            if is_warm && took.count() >= commands - warm {
+                break None;
+            }
+            if !self.happen(last + SILENCE) {
+                break Some(Cut::Silence);
+            }
+            events += 1;
+            if self.arrived.len() - self.free.len() > most_unfinished {
+                break Some(Cut::Unfinished(most_unfinished));
+            }
+            if std::mem::take(&mut self.refused) && self.group.leader() != Some(self.leader) {
+                break Some(Cut::Leader);
+            }
+            for (at, span) in std::mem::take(&mut self.answers) {
+                (done, last) = (done + 1, at);
+                if !is_warm && done > warm && (at >= settled || done > commands) {
+                    is_warm = true;
+                    (took, first) = (Histogram::new(), (at, self.committed()));
+                }
+                // Answers come in bursts, a batch at a time: from the first burst, which isn't counted, to the last.
+                if at > first.0 {
+                    took.add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+                }
+            }
+        };
+        let seconds = last.since(first.0).as_secs_f64().max(1e-9);
+        let batches = self.committed().saturating_sub(first.1);
+        let (setting, behind) = self.at_end();
+        Counted {
+            ops_per_s: took.count() as f64 / seconds,
+            commands_per_batch: took.count() as f64 / (batches as f64).max(1.0),
+            batches_per_s: batches as f64 / seconds,
+            took,
+            setting,
+            behind,
+            cut,
+            events,
+            hash: self.group.hash(),
+        }
+    }
+
+    /// Batches that the leader knows to be committed.
+    fn committed(&mut self) -> u64 {
+        self.group.core(self.leader).map_or(0, |core| core.figures().committed.0)
+    }
+
+    /// The setting now, and by how many batches the slowest follower is behind.
+    fn at_end(&mut self) -> (Setting, u64) {
+        let peer = (self.leader + 1) % self.environment.replicas() as usize;
+        let Some(core) = self.group.core(self.leader) else { return (Setting::FIRST, 0) };
+        let (last, others) = (core.figures().last, core.inspect().others);
+        let behind = others.iter().map(|other| last.0.saturating_sub(other.matched.0)).max().unwrap_or(0);
+        (core.sizing(id(peer)), behind)
     }
 
     fn submit(&mut self, place: usize) {
@@ -238,7 +314,10 @@ impl Run {
         match outcome {
             Some(Outcome::Applied(_)) => self.answers.push((now, now.since(self.arrived[place]))),
             // Too many wait: it comes again.
-            _ => return self.group.after(Duration::from_millis(10), Arrival::Command(place)),
+            _ => {
+                self.refused = true;
+                return self.group.after(Duration::from_millis(10), Arrival::Command(place));
+            }
         }
         let leaves = self.group.goes_out(self.leader, u64::from(self.environment.sizes().answer));
         match self.load {
@@ -271,13 +350,8 @@ impl Run {
         let first = self.answers.first().map_or(Time::ZERO, |&(at, _)| at);
         let last = self.answers.last().map_or(Time::ZERO, |&(at, _)| at);
         let counted = self.answers.iter().filter(|&&(at, _)| at > first).count();
-        let (leader, peer) = (self.leader, (self.leader + 1) % self.environment.replicas() as usize);
-        let setting = self.group.core(leader).map_or(Setting::FIRST, |core| core.sizing(id(peer)));
+        let (setting, behind) = self.at_end();
         let ops_per_s = counted as f64 / last.since(first).as_secs_f64().max(1e-9);
-        let behind = self.group.core(leader).map_or(0, |core| {
-            let (last, others) = (core.figures().last, core.inspect().others);
-            others.iter().map(|other| last.0.saturating_sub(other.matched.0)).max().unwrap_or(0)
-        });
         let settled = self.settled(ops_per_s);
         let (since, before) = self.worked;
         let passed = self.group.now().since(since).as_secs_f64().max(1e-9);
