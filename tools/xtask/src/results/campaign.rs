@@ -15,8 +15,8 @@ use crate::step::{git, root, target, wrong_use};
 use crate::{bench, interop};
 
 /// What is measured, the ones that take longest last.
-const ALL: [&str; 11] =
-    ["flows", "rpc", "grpc", "grpc-served", "abuse", "sim", "replica", "interop", "preempt", "path", "served"];
+const ALL: [&str; 12] =
+    ["boost", "flows", "rpc", "grpc", "grpc-served", "abuse", "sim", "replica", "interop", "preempt", "path", "served"];
 
 /// Measures what hasn't been measured of this code yet. Returns whether all has been, and was moved to where results are
 /// kept.
