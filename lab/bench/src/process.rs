@@ -131,6 +131,12 @@ impl Process {
         self.wait_for(is_answer, limit)
     }
 
+    /// The last line of its standard output that hasn't been looked at; `None` if it has said nothing since. What was said
+    /// before is forgotten.
+    pub fn latest(&mut self) -> Option<String> {
+        self.lines.try_iter().filter(|line| line.is_output).last().map(|line| line.text)
+    }
+
     /// The process's id.
     #[must_use]
     pub fn id(&self) -> u32 {
@@ -348,6 +354,18 @@ mod tests {
     fn what_others_than_the_process_say_is_not_its_output() {
         let mut server = shell("echo 'listening 1' >&2; echo 'listening 2'; read line", Ending::Kill);
         assert_eq!(server.wait_for_output(|line| line.starts_with("listening"), SOON).unwrap(), "listening 2");
+    }
+
+    #[test]
+    fn of_what_was_said_meanwhile_the_last_line_counts() {
+        let mut counting = shell("echo 1; echo 2; echo 3 >&2; read line; echo 4", Ending::Kill);
+        counting.wait_for(|line| line == "1", SOON).unwrap();
+        let begun = std::time::Instant::now();
+        let mut last = None;
+        while begun.elapsed() < SOON && last.as_deref() != Some("2") {
+            last = counting.latest().or(last);
+        }
+        assert_eq!((last.as_deref(), counting.latest()), (Some("2"), None));
     }
 
     #[test]

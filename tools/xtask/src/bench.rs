@@ -18,6 +18,8 @@ Usage: cargo xtask bench NAME [--quick] [ARGS]
 Benchmarks:
   abuse    clients that behave while others attack: goodput with and without, the server's memory against its bound,
            beside tonic
+  boost    how long a service waits for a core that neighbours use, with a short slice and without, and what that costs the
+           neighbours; as root, on two cores
   flows    small responses beside bulk, over a testbed of network namespaces; root alone can make them
   grpc     calls by gRPC, from 64 bytes to 64 KB, on 1 to 1000 connections, beside tonic, volo and gRPC for Go, all under
            the same client
@@ -44,8 +46,8 @@ Options:
   --older REVISION         of rpc: our own calls in pairs with the same program of an older commit, which is built below
                            target/older; a case is slower if more than 2 % is certain
   --program NAME           of preempt: one program
-  --case NAME              of abuse, flows, grpc, predict, replica, rpc, served and sim: this case; repeatable
-  --system NAME            of abuse, flows, grpc, grpc-served, replica, rpc, served and sim: this system; repeatable
+  --case NAME              of abuse, boost, flows, grpc, predict, replica, rpc, served and sim: this case; repeatable
+  --system NAME            of abuse, boost, flows, grpc, grpc-served, replica, rpc, served and sim: this system; repeatable
 
 Further ARGS go to the benchmark: --rounds N and --window MS of abuse and served, for example.
 
@@ -79,6 +81,7 @@ const COMMAND: Target = ["greenwave-cli", "--bin", "greenwave"];
 fn bench(name: &str, quick: bool) -> Option<Bench> {
     let (targets, before, words): (&[Target], _, &[&str]) = match name {
         "abuse" => (&[["greenwave-bench-abuse", "--bin", "greenwave-bench-abuse"]], None, &["bench"]),
+        "boost" => (&[["greenwave-flows", "--bin", "greenwave-flows"]], None, &["wakeups"]),
         "flows" => (&[["greenwave-flows", "--bin", "greenwave-flows"], COMMAND], None, &["bench"]),
         "grpc" => {
             let own = &[["greenwave-bench-grpc", "--bin", "greenwave-bench-grpc"]];

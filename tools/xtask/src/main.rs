@@ -34,7 +34,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
 Commands:
   test [--quick | --fuzz]               formatting, lints, panics, documentation, dependencies, models, fuzz, tests
   demo [ARGS]                           shows three services under load, in a table and a page
-  bench abuse|flows|grpc|grpc-served|path|predict|preempt|replica|rpc|served|sim|verbs [--quick] [--check] [ARGS]
+  bench abuse|boost|flows|grpc|grpc-served|path|predict|preempt|replica|rpc|served|sim|verbs [--quick] [--check] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json
   results [document] [--verify]         runs all benchmarks, keeps their results, writes the documents' figures from them
   chaos [--seed N] [--minutes M]        runs real replicas under load and faults, and checks what clients saw

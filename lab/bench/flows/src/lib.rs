@@ -7,6 +7,7 @@
 //! - [`mod@bench`]: what a [case](crate::bench::Case) is and is given. [`cases`]: all of them. [`same_connection`]: a case
 //!   of its own kind, with what runs in it.
 //! - [`run`]: all of it, as `cargo xtask bench flows`.
+//! - [`wakeups`]: a benchmark of its own, without the testbed: waits for a core, as `cargo xtask bench boost`.
 //!
 //! The layout and the sizes are those of Xu, Bailey, Noble, Jahanian, *Small is Better: Avoiding Latency Traps in
 //! Virtualized Data Centers* (SoCC 2013).
@@ -23,3 +24,4 @@ pub mod role;
 pub mod run;
 pub mod same_connection;
 pub mod testbed;
+pub mod wakeups;

@@ -1,4 +1,4 @@
-//! `greenwave-flows`: the testbed, by hand or for the benchmark.
+//! `greenwave-flows`: the testbed, by hand or for the benchmark; and the benchmark of waits for a core.
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +13,11 @@ use greenwave_bench::process;
 use greenwave_flows::agent::Programs;
 use greenwave_flows::load::Load;
 use greenwave_flows::testbed::{Bands, Bottleneck, Link, Node, Testbed};
+use greenwave_flows::wakeups::{self, Counting};
 use greenwave_flows::{cases, run};
 use rustix::process::Signal;
 
-/// Measures what small flows gain beside large ones, on a testbed of network namespaces.
+/// Measures what small flows gain beside large ones, on a testbed of network namespaces, and short waits for a core.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -33,6 +34,8 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         greenwave: Option<PathBuf>,
     },
+    /// Measures how long a service waits for a busy core, prints a table and writes target/bench/boost.json
+    Wakeups(Wanted),
     /// Lists the cases, each with its systems
     List,
     /// Brings the testbed up for use by hand, shows it, takes it down
@@ -41,6 +44,9 @@ enum Command {
     /// Does one thing in the testbed, until standard input ends
     #[command(subcommand)]
     Load(Load),
+    /// Counts, and says how far: a neighbour of the service that `wakeups` measures
+    #[command(hide = true)]
+    Neighbour(Counting),
     /// Becomes another program, which ends when the process that started this does
     #[command(hide = true)]
     Guard {
@@ -88,19 +94,26 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Bench { wanted, greenwave } => {
             Testbed::end_with_signals()?;
-            let own = env::current_exe().context("can't tell where this program is")?;
+            let own = own()?;
             let greenwave = greenwave.unwrap_or_else(|| own.with_file_name("greenwave"));
             ensure!(greenwave.is_file(), "there is no {}; build it or name it by --greenwave", greenwave.display());
             run::run(&wanted, Programs { own, greenwave })
         }
+        Command::Wakeups(wanted) => wakeups::run(&wanted, own()?),
         Command::List => {
             cases::ALL.iter().for_each(|case| println!("{} {}", case.name, case.systems.join(" ")));
             Ok(())
         }
         Command::Testbed(by_hand) => by_hand.run(),
         Command::Load(load) => Ok(load.run()?),
+        Command::Neighbour(counting) => counting.run(),
         Command::Guard { words } => process::become_program(&words, Signal::TERM),
     }
+}
+
+/// This program.
+fn own() -> anyhow::Result<PathBuf> {
+    env::current_exe().context("can't tell where this program is")
 }
 
 impl ByHand {

@@ -15,7 +15,8 @@ use crate::step::{git, root, target, wrong_use};
 use crate::{bench, interop};
 
 /// What is measured, the ones that take longest last.
-const ALL: [&str; 12] = [
+const ALL: [&str; 13] = [
+    "boost",
     "flows",
     "rpc",
     "grpc",
