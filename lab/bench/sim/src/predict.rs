@@ -22,7 +22,7 @@ const QUICK: &str = "40";
 
 const OVER: &str = "_over_measured";
 
-pub(crate) const CLAIMS: [Claim; 2] = [
+const CLAIMS: [Claim; 2] = [
     claim("the median within 15 %", "*", PREDICTED, "p50_over_measured", Within(0.85, 1.15)),
     claim("the tail within 30 %", "*", PREDICTED, "p999_over_measured", Within(0.7, 1.3)),
 ];

@@ -107,6 +107,11 @@ pub(super) fn simulate_at(
     simulate(&tasks, effort, figure)
 }
 
+/// What the group does at one point, in commands a second.
+pub(super) fn rate_at(place: Place, point: Point, effort: &Effort, figure: &mut Figure) -> Result<f64, ReproduceError> {
+    Ok(simulate_at(place, &[point], effort, figure)?.iter().map(|measured| measured.ops_per_s).sum())
+}
+
 /// Commands a second at each batch and window: by the model, and by the group in virtual time where it was simulated.
 pub(super) struct Grid {
     batches: &'static [u64],

@@ -1,6 +1,6 @@
 //! How long a client waits, by batch and window.
 
-use super::grid::{Grid, Place, simulate_at};
+use super::grid::{Grid, Place, rate_at};
 use super::{FITTED, LIGHT, LOCAL_DELAY, environment, local_network, wide_network};
 use crate::claim::{Claim, Figure, Within};
 use crate::page::number;
@@ -63,26 +63,14 @@ fn wide(effort: &Effort, figure: &mut Figure) -> Result<(), ReproduceError> {
         let windows = asked().filter(|window| *window <= most);
         windows.map(|window| grid.group(1, window)).fold(0.0, f64::max) / grid.group(1, 1)
     };
-    figure.claims.push(
-        Claim::new(
-            "wide: one request at a time, 100 clients, s",
-            10.0,
-            few_wait(alone.group(1, 1)),
-            Within::Share(0.1),
-        )
-        .fitted(),
-    );
-    figure.claims.push(
-        Claim::new(
-            "wide: five requests at a time, 500 clients, s",
-            10.0,
-            many_wait(grid.group(1, 5)),
-            Within::Share(0.1),
-        )
-        .fitted(),
-    );
+    let fitted = [
+        ("wide: one request at a time, 100 clients, s", few_wait(alone.group(1, 1))),
+        ("wide: five requests at a time, 500 clients, s", many_wait(grid.group(1, 5))),
+    ];
+    let fitted = fitted.map(|(what, ours)| Claim::new(what, 10.0, ours, Within::Share(0.1)).fitted());
+    figure.claims.extend(fitted);
     let choice = many.choice();
-    let chosen: f64 = simulate_at(many, &[choice], effort, figure)?.iter().map(|measured| measured.ops_per_s).sum();
+    let chosen = rate_at(many, choice, effort, figure)?;
     figure.claims.extend([
         Claim::new(
             "wide: by batches of 64 KiB, one at a time, shorter by a factor of (10 s to 0.5 s, or more)",
@@ -169,7 +157,7 @@ fn local(effort: &Effort, figure: &mut Figure) -> Result<(), ReproduceError> {
     );
     let steps = (LOCAL_BATCHES.len() - 1) as f64;
     let choice = place.choice();
-    let chosen: f64 = simulate_at(place, &[choice], effort, figure)?.iter().map(|measured| measured.ops_per_s).sum();
+    let chosen = rate_at(place, choice, effort, figure)?;
     figure.claims.extend([
         Claim::new("local: the least with batches, ms", 100.0, wait(grid.most()), Within::Share(0.2)),
         Claim::new(

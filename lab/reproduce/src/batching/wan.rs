@@ -1,6 +1,6 @@
 //! 10 Mbit/s and 50 ms.
 
-use super::grid::{Curves, Grid, Place, RATES, point, simulate_at};
+use super::grid::{Curves, Grid, Place, RATES, point, rate_at};
 use super::{LIGHT, environment, wide_network};
 use crate::claim::{Claim, Figure, Table, Within};
 use crate::page::number;
@@ -98,8 +98,7 @@ fn too_many(place: Place, grid: &Grid, effort: &Effort, figure: &mut Figure) -> 
         .in_words("with too many under way packets are lost, and there is less");
     let lossy = Network { loss: LOSS, ..place.environment.network() };
     let lossy = Place::saturated(environment(3, lossy, 1024, LIGHT)?);
-    let lossy = simulate_at(lossy, &[point(8, 128)], effort, figure)?;
-    let lost: f64 = lossy.iter().map(|measured| measured.ops_per_s).sum();
+    let lost = rate_at(lossy, point(8, 128), effort, figure)?;
     if lost > enough / 1.05 {
         return Ok(claim);
     }

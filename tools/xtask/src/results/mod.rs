@@ -205,15 +205,13 @@ mod tests {
     }
 
     /// What parts are written from and what there is none of yet: the systems and capacities that `bench path` has now, all of
-    /// `bench abuse`, `bench boost`, `bench predict` and `bench sim`, the third build of `bench preempt`, the typed calls of `bench rpc`, what
-    /// `bench replica` has of environments that are held out, etcd's version, and claims, which files have only since they say
-    /// when they were measured.
-    const PENDING: [&str; 11] = [
+    /// `bench abuse` and `bench boost`, the third build of `bench preempt`, the typed calls of `bench rpc`, what `bench replica`
+    /// has of environments that are held out, etcd's version, and claims, which files have only since they say when they were
+    /// measured.
+    const PENDING: [&str; 9] = [
         "path.json",
         "abuse.json",
         "boost.json",
-        "predict.json",
-        "sim.json",
         "ratio_to_control",
         "greenwave-typed",
         "replica held-out",
