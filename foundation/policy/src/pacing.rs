@@ -198,6 +198,26 @@ impl Pacing {
         }
     }
 
+    /// For how long nothing will be due at the end of a quantum, if nothing is now and no call ends.
+    #[must_use]
+    pub fn quiet_for(&self, now: Time) -> Duration {
+        let earned_in = |price: u64| {
+            let missing = price.cast_signed().saturating_sub(self.saved).max(0).cast_unsigned();
+            Duration::from_nanos(missing.saturating_mul(Self::ONE) / self.rate)
+        };
+        let look = earned_in(self.price());
+        if self.replies == 0 {
+            return look;
+        }
+        let post = if self.has_posted { look } else { earned_in(self.post.alone) };
+        let pressing = if self.due < Time::MAX {
+            self.due.since(now).saturating_sub(Duration::from_nanos(self.whole_price() * Self::BATCHES))
+        } else {
+            Duration::MAX
+        };
+        look.min(post).min(pressing)
+    }
+
     /// What is due after a call that is done or waits, by 3 and 4.
     #[inline]
     #[must_use]
@@ -242,7 +262,7 @@ impl Pacing {
     /// Whether a reply that waits would be late if it waited until a look and a post have been earned.
     #[inline]
     fn is_pressing(&self, now: Time) -> bool {
-        self.due < Time::MAX && self.due.since(now) <= Duration::from_nanos(self.whole_price() * Self::PARTS)
+        self.due < Time::MAX && self.due.since(now) <= Duration::from_nanos(self.whole_price() * Self::BATCHES)
     }
 
     #[inline]

@@ -124,6 +124,16 @@ impl<T> ReadyQueue<T> {
         }
     }
 
+    /// For how long work that [goes on](Self::goes_on) at `now` would go on if it were asked again, and nothing came, at least.
+    /// Until then there is no point in asking. `sure`: for how long what it has left is known to shrink as it runs.
+    #[must_use]
+    pub fn goes_on_for(&mut self, now: Time, urgency: &Urgency, sure: Duration) -> Duration {
+        match &mut self.queue {
+            Queue::ByKey(queue) => queue.goes_on_for(),
+            Queue::Guarded(queue) => queue.goes_on_for(now, urgency, sure),
+        }
+    }
+
     /// Takes back work whose quantum ended. If it [goes on](Self::goes_on) it keeps its place before its equals, those that
     /// come later included; otherwise it is [put back](Self::put_back).
     #[inline]

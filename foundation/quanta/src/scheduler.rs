@@ -143,6 +143,12 @@ pub trait Turn {
     /// It ran for so long, until `now`. Whether it may go on at once, if its quantum has ended and it is the next: the owner
     /// wants to see to nothing else before.
     fn ran(&mut self, now: Time, span: Span) -> bool;
+
+    /// For how long its owner would want to see to nothing else if it goes on.
+    #[inline]
+    fn quiet_for(&mut self, _now: Time) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The jobs of one thread and whose turn it is. `K` is what the owner calls them.
@@ -157,8 +163,15 @@ pub struct Scheduler<J: Job, K = ()> {
     places: Vec<Place<J, K>>,
     free: Vec<u32>,
     runners: Runners<J>,
-    quantum: Option<Ticks>,
+    quantum: Option<Slice>,
     counts: Counts,
+}
+
+/// How long a quantum is, in both clocks.
+#[derive(Clone, Copy)]
+struct Slice {
+    ticks: Ticks,
+    span: Duration,
 }
 
 struct Place<J, K> {
@@ -202,6 +215,9 @@ enum Situation {
 const POLITE: u32 = 2;
 const PAUSE: Duration = Duration::from_micros(50);
 
+/// How many quanta one that is known to stay the next is given at once.
+const AT_ONCE: u32 = 32;
+
 impl<J: Job, K: Copy> Scheduler<J, K> {
     /// One without jobs, on this thread, for whom this queue says who goes first. It keeps up to `keep` coroutines, with
     /// stacks of `size`, that are free. Only code that has probes gives way at a quantum's end, see
@@ -215,7 +231,7 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
             places: Vec::new(),
             free: Vec::new(),
             runners: Runners::new(size, keep),
-            quantum: quantum.span().map(Ticks::of),
+            quantum: quantum.span().map(|span| Slice { ticks: Ticks::of(span), span }),
             counts: Counts::default(),
         }
     }
@@ -289,13 +305,14 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
             return Event::NoStack(id, error);
         }
         let Progress::Begun(runner) = &mut there.progress else { return Event::Idle };
+        let mut quanta = 1;
         loop {
-            let back = runner.run(self.quantum);
+            let back = runner.run(self.quantum.map(|quantum| quantum.times(quanta)));
             let after = turn.now();
             let span = after.span_since(now);
             there.had += span;
-            there.quanta = there.quanta.wrapping_add(1);
-            self.counts.served = self.counts.served.wrapping_add(1);
+            there.quanta = there.quanta.wrapping_add(quanta);
+            self.counts.served = self.counts.served.wrapping_add(quanta);
             let may_go_on = turn.ran(after, span);
             match back {
                 Back::Preempted => {
@@ -303,6 +320,14 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
                     let urgency = Urgency { here: there.left, ..there.given };
                     if may_go_on && self.ready.goes_on(after, &urgency) {
                         now = after;
+                        quanta = match self.quantum {
+                            Some(quantum) => {
+                                let sure = there.given.here.saturating_sub(there.had.into());
+                                let stays = self.ready.goes_on_for(after, &urgency, sure);
+                                quantum.within(stays.min(turn.quiet_for(after)))
+                            }
+                            None => 1,
+                        };
                         continue;
                     }
                     (there.situation, there.since, there.yields) = (Situation::In, after, 0);
@@ -506,7 +531,7 @@ impl<J: Job, K> Drop for Scheduler<J, K> {
         while !self.unwind() {
             for there in &mut self.places {
                 if let Progress::Begun(runner) = &mut there.progress {
-                    runner.run(self.quantum);
+                    runner.run(self.quantum.map(|quantum| quantum.ticks));
                 }
             }
         }
@@ -524,6 +549,21 @@ impl<J: Job, K> Scheduler<J, K> {
             }
         }
         is_all
+    }
+}
+
+impl Slice {
+    fn times(self, quanta: u32) -> Ticks {
+        Ticks(self.ticks.0 * u64::from(quanta))
+    }
+
+    /// How many of them end within so long; one at least.
+    fn within(self, span: Duration) -> u32 {
+        if span < 2 * self.span {
+            return 1;
+        }
+        let most = span.min(AT_ONCE * self.span);
+        (most.as_nanos() / self.span.as_nanos().max(1)).clamp(1, AT_ONCE.into()) as u32
     }
 }
 

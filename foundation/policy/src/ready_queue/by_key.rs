@@ -6,6 +6,7 @@ use crate::sorted::Sorted;
 use crate::time::{Time, nanos};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 /// How much later work may be for each unit of it that it has left, before it goes ahead of late work that has none left.
 /// By simulation of the mixes of TQ (Luo et al., ASPLOS'24) at 0.85 of capacity: 10 lets long late work delay short work a
@@ -46,6 +47,11 @@ impl<T> ByKey<T> {
     pub(super) fn goes_on(&self, now: Time, urgency: &Urgency) -> bool {
         let is_first = self.waiting.peek().is_none_or(|first| urgency.key(self.order, now) < first.key);
         self.order == Order::Fcfs || (is_first && self.late.is_empty())
+    }
+
+    /// As the queue's method of that name says. Only time to spare changes with time.
+    pub(super) fn goes_on_for(&self) -> Duration {
+        if self.order != Order::LeastLaxity || self.len() == 0 { Duration::MAX } else { Duration::ZERO }
     }
 
     #[inline]

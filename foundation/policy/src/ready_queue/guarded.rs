@@ -45,6 +45,7 @@ use super::urgency::signed;
 use crate::sorted::Sorted;
 use crate::time::{Time, nanos};
 use std::cmp::Ordering;
+use std::time::Duration;
 
 /// The share of the time to spare that is left when a call is watched, in quarters.
 const SHARE: i64 = 2;
@@ -213,6 +214,20 @@ impl<T> Guarded<T> {
         }
         let first = self.first_of_rest();
         first.is_none_or(|first| self.rank(urgency) < first.key)
+    }
+
+    /// As the queue's method of that name says: while nobody is watched, and it is none but the rest that it goes before.
+    pub(super) fn goes_on_for(&mut self, now: Time, urgency: &Urgency, sure: Duration) -> Duration {
+        if self.len() == 0 {
+            return Duration::MAX;
+        }
+        let first = self.first_of_rest();
+        if self.guarded > 0 || first.is_some_and(|first| self.rank(urgency) >= first.key) {
+            return Duration::ZERO;
+        }
+        // With less left it ranks higher.
+        let quiet = self.next_alarm.saturating_sub(signed(now));
+        sure.min(Duration::from_nanos(u64::try_from(quiet).unwrap_or(0)))
     }
 
     #[inline(always)]

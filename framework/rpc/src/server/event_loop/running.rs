@@ -45,6 +45,11 @@ impl<const PLAIN: bool> Turn for TaskTurn<'_, PLAIN> {
         self.inbox.turn_served();
         self.pacing.after_quantum(now) == Due::Nothing && PLAIN
     }
+
+    #[inline]
+    fn quiet_for(&mut self, now: Time) -> Duration {
+        self.pacing.quiet_for(now)
+    }
 }
 
 impl EventLoop {
