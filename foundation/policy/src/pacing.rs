@@ -65,7 +65,7 @@ pub struct Pacing {
 }
 
 impl Pacing {
-    /// The share of a busy core that looks and posts may take: a tenth.
+    /// The share of a busy core that looks and posts may take: a twentieth.
     pub const SHARE: f64 = 1.0 / (Self::PARTS + 1) as f64;
 
     /// How many replies wait at most. Fewer, and writing costs as much as serving; more, and clients with a fixed number of
@@ -76,7 +76,10 @@ impl Pacing {
     const FULL: usize = 8 * Self::BATCH;
 
     /// How much has to run for each unit that may be used, where no time is spare.
-    const PARTS: u64 = 9;
+    const PARTS: u64 = 19;
+
+    /// How much has to run until a look and a post are due whatever they are for.
+    const BATCHES: u64 = 9;
 
     /// Which part of the time to spare may be used, too.
     pub const SPARE: f64 = 1.0 / Self::SPARED as f64;
@@ -222,7 +225,7 @@ impl Pacing {
     #[inline]
     #[must_use]
     pub fn after_call(&self, now: Time) -> Due {
-        if self.ran >= self.whole_price() * Self::PARTS {
+        if self.ran >= self.whole_price() * Self::BATCHES {
             Due::Both
         } else if self.replies >= Self::BATCH || self.is_pressing(now) {
             Due::Post

@@ -32,6 +32,12 @@ impl<T> Sorted<T> {
         self.lines[..self.used].iter().map(VecDeque::len).sum::<usize>() + self.heap.len()
     }
 
+    /// What goes so many after the first, where all stand in one line.
+    #[inline]
+    pub(crate) fn behind_first(&self, by: usize) -> Option<&T> {
+        if self.used == 1 && self.heap.is_empty() { self.lines[0].get(by) } else { None }
+    }
+
     /// All, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.lines.iter().flatten().chain(&self.heap)

@@ -1,7 +1,7 @@
 //! The processor's side of preemption: the clock, the thread's credit, and the two functions that probes call, in
 //! assembly. `preempt` has the protocol.
 
-pub(crate) use this::{enter, exchange, is_held, is_instrumented, leave, new_current, now, soon, with_quantum};
+pub(crate) use this::{enter, exchange, is_held, is_instrumented, leave, new_current, now, prefetch, soon, with_quantum};
 
 /// What of the thread's state goes with the job that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +53,8 @@ mod this {
     pub(crate) fn is_instrumented() -> bool {
         false
     }
+
+    pub(crate) fn prefetch(_address: usize, _bytes: usize) {}
 
     pub(crate) fn now() -> u64 {
         static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

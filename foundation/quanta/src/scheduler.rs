@@ -19,13 +19,15 @@
 mod runners;
 mod waiting;
 
-use crate::coroutine::Back;
+use crate::coroutine::{Back, Nearby};
+use crate::machine::prefetch;
 use crate::overflow::name_overflows;
 use crate::preempt::Ticks;
 use crate::stack::StackSize;
 use greenwave_policy::{ReadyQueue, Span, Time, Urgency};
 use runners::{Runner, Runners};
 use std::io;
+use std::ptr;
 use std::time::Duration;
 use waiting::Waiting;
 
@@ -192,6 +194,8 @@ struct Place<J, K> {
     generation: u32,
     /// Its last wait, or that of the one before it.
     wait: u32,
+    /// What its coroutine needs first, if it was preempted.
+    nearby: Nearby,
 }
 
 enum Progress<J> {
@@ -261,6 +265,7 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
                     yields: 0,
                     generation: 0,
                     wait: 0,
+                    nearby: Nearby::default(),
                 });
                 (self.places.len() - 1) as u32
             }
@@ -278,9 +283,38 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
         // Without a quantum whoever is begun was found to be in time, and soon gives way or ends.
         let next = if self.quantum.is_some() { self.ready.pop_due(now) } else { self.ready.pop(now) };
         let (_, place) = next?;
+        self.prefetch();
         let there = &mut self.places[place as usize];
         there.situation = Situation::Out;
         Some((JobId { place, generation: there.generation }, there.since))
+    }
+
+    /// Has the processor fetch what those need that take turns with others, while one runs: of the next but one the place, which
+    /// says where the rest of it is, and of the next the rest. With many they would all have left the cache meanwhile.
+    #[inline(always)]
+    fn prefetch(&self) {
+        if let Some(place) = self.ready.behind_first(1) {
+            prefetch(ptr::from_ref(&self.places[*place as usize]).addr(), size_of::<Place<J, K>>());
+        }
+        if let Some(there) = self.upcoming()
+            && let Progress::Begun(runner) = &there.progress
+        {
+            prefetch(ptr::from_ref::<Runner<J>>(runner).addr(), size_of::<Runner<J>>());
+            there.nearby.prefetch();
+        }
+    }
+
+    /// Who is next if nobody comes meanwhile, where that is known without a search.
+    #[inline]
+    fn upcoming(&self) -> Option<&Place<J, K>> {
+        self.ready.behind_first(0).map(|place| &self.places[*place as usize])
+    }
+
+    /// What the owner calls the job that is next if nobody comes meanwhile, where that is known without a search.
+    #[must_use]
+    #[inline]
+    pub fn next_key(&self) -> Option<K> {
+        self.upcoming().map(|there| there.key)
     }
 
     /// Puts those back whose waits are over.
@@ -331,6 +365,7 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
                         continue;
                     }
                     (there.situation, there.since, there.yields) = (Situation::In, after, 0);
+                    there.nearby = runner.nearby();
                     self.ready.preempted(after, urgency, id.place);
                     return Event::Preempted(id);
                 }

@@ -28,6 +28,8 @@ pub(crate) struct Slot {
     pub(crate) name: Cell<&'static str>,
     pub(crate) limit: usize,
     pub(crate) base: usize,
+    /// How far its stack was used, about, when it was left.
+    pub(crate) left_at: Cell<usize>,
     /// Whether the coroutine is being unwound because it was dropped: then it can't be left.
     pub(crate) is_unwound: Cell<bool>,
     pub(crate) locals: Locals,
@@ -40,6 +42,7 @@ impl Slot {
             name: Cell::new(""),
             limit: stack.limit().get(),
             base: stack.base().get(),
+            left_at: Cell::new(0),
             is_unwound: Cell::new(false),
             locals: Locals::new(),
         }

@@ -83,6 +83,11 @@ impl<T> ByKey<T> {
         next.map(|waiting| (waiting.urgency, waiting.work))
     }
 
+    #[inline]
+    pub(super) fn behind_first(&self, by: usize) -> Option<&T> {
+        self.waiting.behind_first(by).map(|waiting| &waiting.work)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.late.len()
     }

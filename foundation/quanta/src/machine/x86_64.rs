@@ -472,6 +472,17 @@ pub(crate) fn is_instrumented() -> bool {
     greenwave_quanta_instrumented() != 0
 }
 
+/// Has the processor fetch what is at so many bytes from an address on, if it is there, while other work goes on.
+#[inline(always)]
+pub(crate) fn prefetch(address: usize, bytes: usize) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    let first = ptr::without_provenance::<i8>(address);
+    for at in (0..bytes).step_by(64) {
+        // SAFETY: a prefetch is a hint: it reads nothing that the program could see, and faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(at)) };
+    }
+}
+
 pub(crate) fn now() -> u64 {
     // SAFETY: every x86-64 processor has this instruction, and Linux lets all programs use it.
     unsafe { std::arch::x86_64::_rdtsc() }

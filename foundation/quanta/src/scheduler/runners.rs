@@ -3,7 +3,7 @@
 //! A runner rests when it has no job. To begin one, the scheduler lays it on the runner's desk and resumes the coroutine,
 //! which takes it from there, runs it, says that it is done, and rests again. A job that panics ends its coroutine.
 
-use crate::coroutine::{Back, Coroutine, rest};
+use crate::coroutine::{Back, Coroutine, Nearby, rest};
 use crate::preempt::{Pace, Ticks, critical};
 use crate::scheduler::Job;
 use crate::stack::{Stack, StackPool, StackSize};
@@ -82,6 +82,12 @@ impl<J> Runner<J> {
     #[inline]
     pub(super) fn is_done(&self) -> bool {
         self.desk.is_done.get()
+    }
+
+    /// Where what it needs first when it goes on lies.
+    #[inline]
+    pub(super) fn nearby(&self) -> Nearby {
+        self.coroutine.nearby()
     }
 
     /// What its job is called.

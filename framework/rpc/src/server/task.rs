@@ -321,6 +321,14 @@ impl Tasks {
         index
     }
 
+    /// Has the processor fetch a task while other work goes on.
+    #[inline]
+    pub(super) fn prefetch(&self, index: usize) {
+        if let Some(task) = self.slots.get(index) {
+            greenwave_verbs::fetch(std::ptr::from_ref(task), size_of::<Task>());
+        }
+    }
+
     /// The task that serves this call of another head's.
     pub(super) fn foreign(&self, head: &Arc<Inbox>, peer: PeerKey, call: CallId) -> Option<usize> {
         self.foreign.get(&(ReplyGuard::name_of(head), peer, call)).copied()

@@ -133,6 +133,10 @@ impl EventLoop {
         mailbox.resumed.set(now);
         let learned = &methods[task.method];
         let had = task.service;
+        if let Some(next) = jobs.next_key() {
+            tasks.prefetch(next);
+        }
+        let task = &mut tasks[index];
         let mut turn = TaskTurn::<PLAIN> { clock, task, learned, pacing, inbox: &role.inbox, until: now };
         role.inbox.begin_turn(turn.task.method);
         let event = jobs.run(now, job, &mut turn);
