@@ -7,7 +7,9 @@
 //! [`ReadyQueue`], by which simulations decide too.
 //!
 //! What it costs: a job takes a coroutine that rests, no allocation; a quantum takes two switches, a pop and a push, two
-//! readings of the processor's clock, and no allocation; none of pop and push where the same job goes on.
+//! readings of the processor's clock, and no allocation; none of pop and push where the same job goes on. One of which
+//! it is known for how long it stays the next, with an owner who has nothing else to see to for that long, is given that many
+//! quanta at once.
 //!
 //! A job is *in* the queue, or *out* of it: being run, in its owner's hands, or waiting. Its owner resumes it from there;
 //! a wait with a time ends by itself as well, and so does one for a word of memory, such as a lock.

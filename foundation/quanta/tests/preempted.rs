@@ -29,6 +29,8 @@ fn examples() -> &'static Path {
             "foreign",
             "--example",
             "allocator",
+            "--example",
+            "turns",
         ]);
         let output = cargo.env("CARGO_TARGET_DIR", &target).output().expect("cargo can be run");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -75,6 +77,12 @@ fn jobs_of_one_worker_send_each_other_messages() {
 #[test]
 fn ten_thousand_jobs_share_the_locks_of_parking_lot() {
     locks("parking_lot");
+}
+
+#[test]
+fn who_stays_the_next_has_several_quanta_at_once() {
+    let (output, said) = run("turns", "");
+    assert!(output.status.success() && said.contains("instrumented=true"), "{said}");
 }
 
 /// Thousands of jobs in a crate that goes by the thread.

@@ -49,9 +49,10 @@ impl<T> ByKey<T> {
         self.order == Order::Fcfs || (is_first && self.late.is_empty())
     }
 
-    /// As the queue's method of that name says. Only time to spare changes with time.
+    /// As the queue's method of that name says. What others go by than time to spare stays as it is.
     pub(super) fn goes_on_for(&self) -> Duration {
-        if self.order != Order::LeastLaxity || self.len() == 0 { Duration::MAX } else { Duration::ZERO }
+        let changes = matches!(self.order, Order::LeastLaxity | Order::StageLaxity);
+        if changes && self.len() > 0 { Duration::ZERO } else { Duration::MAX }
     }
 
     #[inline]

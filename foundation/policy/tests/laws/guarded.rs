@@ -309,6 +309,7 @@ proptest! {
         all in vec((0..1_u64 << 24, 0..1_u64 << 26), 1..12),
         passed in 0..1_u64 << 26,
         before in vec(0..1_u64 << 24, 0..4),
+        part in 0.0..1.0_f64,
         reserve in prop_oneof![Just(0.0), 0.0..1.0_f64],
         slowdown in prop_oneof![Just(0), 1..20_u32],
     ) {
@@ -330,9 +331,26 @@ proptest! {
         }
         now = now + Duration::from_nanos(passed);
         let goes_on = queue.goes_on(now, &own);
+        let mut asked_later = queue.clone();
         queue.put_back(now, own, 1);
         prop_assert_eq!(queue.pop(now).map(|(_, id)| id == 1), Some(goes_on));
+        // Nor is there another answer within the time for which there is none to be expected.
+        if goes_on {
+            let span = asked_later.goes_on_for(now, &own, own.here).min(own.here).mul_f64(part);
+            prop_assert!(asked_later.goes_on(now + span, &own.after(span)), "{span:?}");
+        }
     }
+}
+
+#[test]
+fn the_shortest_goes_on_until_another_may_be_at_risk_or_its_own_work_is_not_known() {
+    let (own, other) = (work(Duration::ZERO, None, 100 * US), work(Duration::ZERO, Some(2 * MS), MS));
+    let mut queue = queue([(other, ())]);
+    assert!(queue.goes_on(at(Duration::ZERO), &own));
+    // Half of the other's time to spare is gone then.
+    assert_eq!(queue.goes_on_for(at(100 * US), &own, MS), 400 * US);
+    assert_eq!(queue.goes_on_for(at(100 * US), &own, 100 * US), 100 * US);
+    assert_eq!(queue.goes_on_for(at(600 * US), &own, MS), Duration::ZERO);
 }
 
 #[test]

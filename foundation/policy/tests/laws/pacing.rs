@@ -174,8 +174,43 @@ proptest! {
         prop_assert!(posts <= looks + 1 && (!replies || looks <= posts + 1), "{looks} {posts}");
         // And they use it: what they cost is what they get.
         let cost = look + if replies { post } else { 0 };
-        let most = if cost * 9 < 5000 { 1800.0 } else { 20_000_000.0 * Pacing::SHARE / cost as f64 };
+        let most = if cost as f64 / Pacing::SHARE < 5000.0 { 1800.0 } else { 20_000_000.0 * Pacing::SHARE / cost as f64 };
         prop_assert!(looks as f64 >= most.min(1800.0) * 0.6, "{looks} of {most}");
+    }
+
+    /// While it says that nothing is due, nothing is.
+    #[test]
+    fn nothing_is_due_for_as_long_as_it_says(
+        acts in vec((0..5_u8, 0..200_000_u64), 0..50),
+        (step, due) in (1..20_000_u64, 0..4_000_000_u64),
+    ) {
+        let (mut pacing, mut now) = (Pacing::new(), 1_000_000);
+        for (act, number) in acts {
+            match act {
+                0 => pacing.ran(Span::from_nanos(number)),
+                1 => pacing.looked(Span::from_nanos(number), 1),
+                2 => _ = pacing.posted(Span::from_nanos(number)),
+                3 => pacing.replied((due > 1_000_000).then(|| Time::from_nanos(now + due))),
+                _ => pacing.rested(Time::from_nanos(now)),
+            }
+            now += number;
+            pacing.resumed(Time::from_nanos(now));
+        }
+        if pacing.after_quantum(Time::from_nanos(now)) == Due::Nothing {
+            let quiet = pacing.quiet_for(Time::from_nanos(now)).as_nanos() as u64;
+            let until = now + quiet;
+            let mut longer = pacing.clone();
+            longer.ran(Span::from_nanos(quiet + 1));
+            prop_assert!(longer.after_quantum(Time::from_nanos(until + 1)) != Due::Nothing, "it is for no longer");
+            let (mut steps, mut is_due) = (0, false);
+            while now + step < until {
+                prop_assert!(!is_due, "after {steps} steps of {step} ns");
+                pacing.ran(Span::from_nanos(step));
+                (now, steps) = (now + step, steps + 1);
+                is_due = pacing.after_quantum(Time::from_nanos(now)) != Due::Nothing;
+            }
+            prop_assert!(!is_due, "at the end");
+        }
     }
 
     /// A thread that is kept from running now and then pays for it with no more than a few turns.

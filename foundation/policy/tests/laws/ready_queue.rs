@@ -210,6 +210,19 @@ proptest! {
         prop_assert_eq!(queue.pop(now).map(|(_, is_own)| is_own), Some(goes_on));
     }
 
+    /// Who is told for how long it goes on would go on whenever it asked meanwhile.
+    #[test]
+    fn who_goes_on_for_a_while_does_so_all_the_while(
+        order in order(), all in vec(urgency(), 0..4), own in urgency(), now in time(), part in 0.0..1.0_f64,
+    ) {
+        let mut queue = ReadyQueue::new(order);
+        all.iter().for_each(|urgency| queue.push(now, *urgency, false));
+        if queue.goes_on(now, &own) {
+            let span = queue.goes_on_for(now, &own, own.here).min(own.here).mul_f64(part);
+            prop_assert!(queue.goes_on(now + span, &own.after(span)), "{span:?}");
+        }
+    }
+
     /// Laxity shrinks for all alike while they wait, so an order made on arrival holds at any time.
     #[test]
     fn least_laxity_is_least_whenever_it_is_asked(all in vec(urgency(), 0..30), pushed in vec(time(), 30), now in time()) {
