@@ -44,7 +44,7 @@ fn run(look: Span, post: Span, replies: bool) -> (usize, usize, f64) {
 
 #[test]
 fn a_lone_call_is_found_within_a_quantum_where_a_look_is_cheap() {
-    let (looks, _, share) = run(Span::from_nanos(300), us(5), false);
+    let (looks, _, share) = run(Span::from_nanos(200), us(5), false);
     assert!(looks > 3700, "{looks}");
     assert!(share < Pacing::SHARE, "{share}");
 }
