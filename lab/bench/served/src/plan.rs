@@ -1,8 +1,8 @@
 //! What is measured in which order, and for how long.
 //!
-//! A full run measures every case once, closed loops nine times, and three times where it can: at the load at which tails are compared, of the
-//! mixes for which something is claimed of them ([`claims`](crate::claims)). What is chosen by name is measured three
-//! times wherever it is.
+//! A full run measures every case once, and three times where tails are compared, of the mixes for which something is
+//! claimed of them ([`claims`](crate::claims)); closed loops nine times. What is chosen by name is measured three times
+//! wherever it is.
 
 use std::time::Duration;
 
