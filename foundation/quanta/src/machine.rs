@@ -1,7 +1,9 @@
 //! The processor's side of preemption: the clock, the thread's credit, and the two functions that probes call, in
 //! assembly. `preempt` has the protocol.
 
-pub(crate) use this::{enter, exchange, is_held, is_instrumented, leave, new_current, now, prefetch, soon, with_quantum};
+pub(crate) use this::{
+    enter, exchange, is_held, is_instrumented, leave, new_current, now, prefetch, soon, with_quantum,
+};
 
 /// What of the thread's state goes with the job that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
