@@ -135,17 +135,23 @@ impl<T> ReadyQueue<T> {
     }
 
     /// Takes back work whose quantum ended. If it [goes on](Self::goes_on) it keeps its place before its equals, those that
-    /// come later included; otherwise it is [put back](Self::put_back).
+    /// come later included; otherwise it is [put back](Self::put_back). Under processor sharing 32 of those that were preempted take
+    /// turns at a time, and the others wait until one of these is done.
     #[inline]
     pub fn preempted(&mut self, now: Time, urgency: Urgency, work: T) {
         if self.kept.is_none() && self.goes_on(now, &urgency) {
             (self.kept, self.has_come) = (Some((urgency, work)), false);
-        } else {
-            if let Queue::Guarded(queue) = &mut self.queue {
-                queue.preempted(now, &urgency);
-            }
-            self.put_back(now, urgency, work);
+            return;
         }
+        match &mut self.queue {
+            Queue::Guarded(queue) => queue.preempted(now, &urgency),
+            Queue::ByKey(queue) if self.order == Order::ProcessorSharing => {
+                self.has_come = true;
+                return queue.preempted(now, urgency, work);
+            }
+            Queue::ByKey(_) => {}
+        }
+        self.put_back(now, urgency, work);
     }
 
     /// What was kept, if nothing has come since; otherwise it takes its place in the queue.
