@@ -135,23 +135,17 @@ impl<T> ReadyQueue<T> {
     }
 
     /// Takes back work whose quantum ended. If it [goes on](Self::goes_on) it keeps its place before its equals, those that
-    /// come later included; otherwise it is [put back](Self::put_back). Under processor sharing 32 of those that were preempted take
-    /// turns at a time, and the others wait until one of these is done.
+    /// come later included; otherwise it is [put back](Self::put_back).
     #[inline]
     pub fn preempted(&mut self, now: Time, urgency: Urgency, work: T) {
         if self.kept.is_none() && self.goes_on(now, &urgency) {
             (self.kept, self.has_come) = (Some((urgency, work)), false);
-            return;
-        }
-        match &mut self.queue {
-            Queue::Guarded(queue) => queue.preempted(now, &urgency),
-            Queue::ByKey(queue) if self.order == Order::ProcessorSharing => {
-                self.has_come = true;
-                return queue.preempted(now, urgency, work);
+        } else {
+            if let Queue::Guarded(queue) = &mut self.queue {
+                queue.preempted(now, &urgency);
             }
-            Queue::ByKey(_) => {}
+            self.put_back(now, urgency, work);
         }
-        self.put_back(now, urgency, work);
     }
 
     /// What was kept, if nothing has come since; otherwise it takes its place in the queue.

@@ -285,12 +285,7 @@ impl<'a> Engine<'a> {
             if queue.goes_on(now, &urgency) {
                 return self.go_on(at, job);
             }
-            // As cores that take from one queue are many, what one of them puts back another has next.
-            if is_central {
-                queue.put_back(now, urgency, job)
-            } else {
-                queue.preempted(now, urgency, job)
-            }
+            queue.put_back(now, urgency, job);
             self.report.preemptions += 1;
             self.workers[at].running = NONE;
             return self.begin_next(at, self.preempt_ns);
