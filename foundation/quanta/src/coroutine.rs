@@ -295,12 +295,13 @@ pub(crate) fn leave(why: Why) -> bool {
     machine::enter();
     let slot = RUNNING.get();
     let here = 0_u8;
-    // SAFETY: as below.
-    unsafe { (*slot).left_at.set((&raw const here).addr()) };
     // SAFETY: by 1 and 2 above `RUNNING` is the slot of the coroutine that runs on this thread now, that is, of the
     // caller, and its yielder was set before. The yielder lives at the base of the caller's own stack, which can't go
     // away while the caller runs on it.
-    unsafe { (*(*slot).yielder.get()).suspend(why) };
+    unsafe {
+        (*slot).left_at.set((&raw const here).addr());
+        (*(*slot).yielder.get()).suspend(why);
+    }
     RUNNING.set(slot);
     end_switch();
     true

@@ -194,8 +194,12 @@ proptest! {
             }
             prop_assert_eq!(queue.len(), list.len());
             prop_assert_eq!(queue.is_empty(), list.is_empty());
+            list.sort_unstable();
+            for by in 0..3 {
+                let (said, is) = (queue.behind_first(by), list.get(by).map(|(_, id)| id));
+                prop_assert!(said.is_none() && order != Order::ProcessorSharing || said == is, "{by}: {said:?} {is:?}");
+            }
         }
-        list.sort_unstable();
         let rest: Vec<u64> = queue.drain(Time::ZERO).map(|(_, id)| id).collect();
         prop_assert_eq!(rest, list.into_iter().map(|(_, id)| id).collect::<Vec<_>>());
     }
