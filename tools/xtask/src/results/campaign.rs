@@ -1,7 +1,8 @@
 //! All benchmarks of one code, in as many goes as it takes.
 //!
-//! A go keeps what it measured in `docs/results/next`, so that the next one can be on another machine of the same kind
-//! ([`Machine::kind`]), once that is committed. When all has been measured, it takes the place of what was in `docs/results`.
+//! A go keeps what it measured in a folder of `docs/results/next`, so that the next one can be on another machine of the same
+//! kind ([`Machine::kind`]), once that is committed; each kind has a folder of its own. When all has been measured on
+//! one kind, it takes the place of what was in `docs/results`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,8 @@ pub(crate) fn run(only: &[String]) -> Result<bool> {
     }
     let commit = commit()?;
     let code = code(&commit);
-    let (measured, next) = (target().join("results"), folder().join("next"));
+    let (measured, all_next) = (target().join("results"), folder().join("next"));
+    let next = all_next.join(Machine::this().folder());
     fs::create_dir_all(&measured).with_context(|| format!("can't make {}", measured.display()))?;
     let mut failed = Vec::new();
     for name in ALL.into_iter().filter(|name| only.is_empty() || only.iter().any(|one| one == name)) {
@@ -72,14 +74,16 @@ pub(crate) fn run(only: &[String]) -> Result<bool> {
         return Ok(false);
     }
     keep(&next)?;
+    fs::remove_dir_all(&all_next).with_context(|| format!("can't remove {}", all_next.display()))?;
+    interop::run(&["document".to_owned()])?;
     Ok(true)
 }
 
 /// The commit that is checked out, as results name it.
 fn commit() -> Result<String> {
     let changed = git(&root(), ["status", "--porcelain"])?;
-    // What the last go left there is no change of what is measured.
-    if changed.lines().any(|line| line != "?? docs/results/next/") {
+    // What goes left there is no change of what is measured.
+    if changed.lines().any(|line| !line.starts_with("?? docs/results/next/")) {
         bail!(
             "files differ from the commit, so nobody could measure the same again; commit them, or put them aside\n{changed}"
         );
@@ -94,8 +98,7 @@ fn measured_at(file: &Path, of: &str) -> Option<String> {
     Some(results.commit).filter(|commit| is_alike && code(commit) == of)
 }
 
-/// Takes what was measured of a code to what is kept of it from earlier goes, and removes there what is of other code, or of another
-/// kind of machine. Returns what there is nothing of yet.
+/// Takes what was measured of a code to what is kept of it from earlier goes, and removes there what is of other code. Returns what there is nothing of yet.
 fn gather(measured: &Path, next: &Path, code: &str) -> Result<Vec<&'static str>> {
     fs::create_dir_all(next).with_context(|| format!("can't make {}", next.display()))?;
     let mut missing = Vec::new();
@@ -142,8 +145,7 @@ fn keep(next: &Path) -> Result<()> {
     for name in ALL.map(|name| format!("{name}.json")) {
         copy(&next.join(&name), &folder().join(&name))?;
     }
-    fs::remove_dir_all(next).with_context(|| format!("can't remove {}", next.display()))?;
-    interop::run(&["document".to_owned()])
+    Ok(())
 }
 
 fn json(folder: &Path) -> Result<Vec<PathBuf>> {

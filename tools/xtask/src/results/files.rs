@@ -73,6 +73,13 @@ impl Machine {
         }
     }
 
+    /// Where results of machines of this kind are kept until there are all.
+    pub(crate) fn folder(&self) -> String {
+        let words = self.kind().to_lowercase();
+        let words = words.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '.');
+        words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+    }
+
     /// What machines are alike by: processor, cores, and the kernel's release, without what whoever built it has added.
     pub(crate) fn kind(&self) -> String {
         let said = |fact: &Option<String>| fact.clone().unwrap_or_default();
