@@ -22,7 +22,7 @@
 //!
 //! Time in which there is nothing to run fills the allowance. While handlers could run all the time, what the loop uses stays
 //! within the share, but for 4, 5, the batches of 3, and what each call and reply adds to a look and a post. Where there is time to spare, calls of some 500 us at 0.8 of a core
-//! would otherwise keep short ones waiting for nine times what a look and a post cost, though the core has nothing else to do
+//! would otherwise keep short ones waiting for nineteen times what a look and a post cost, though the core has nothing else to do
 //! soon after.
 
 use crate::time::{Span, Time};
