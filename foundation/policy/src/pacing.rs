@@ -213,12 +213,7 @@ impl Pacing {
             return look;
         }
         let post = if self.has_posted { look } else { earned_in(self.post.alone) };
-        let pressing = if self.due < Time::MAX {
-            self.due.since(now).saturating_sub(Duration::from_nanos(self.whole_price() * Self::BATCHES))
-        } else {
-            Duration::MAX
-        };
-        look.min(post).min(pressing)
+        look.min(post).min(self.presses_in(now))
     }
 
     /// What is due after a call that is done or waits, by 3 and 4.
@@ -265,7 +260,16 @@ impl Pacing {
     /// Whether a reply that waits would be late if it waited until a look and a post have been earned.
     #[inline]
     fn is_pressing(&self, now: Time) -> bool {
-        self.due < Time::MAX && self.due.since(now) <= Duration::from_nanos(self.whole_price() * Self::BATCHES)
+        self.presses_in(now).is_zero()
+    }
+
+    /// How soon that is so.
+    #[inline]
+    fn presses_in(&self, now: Time) -> Duration {
+        if self.due == Time::MAX {
+            return Duration::MAX;
+        }
+        self.due.since(now).saturating_sub(Duration::from_nanos(self.whole_price() * Self::BATCHES))
     }
 
     #[inline]

@@ -596,10 +596,10 @@ impl Slice {
 
     /// How many of them end within so long; one at least.
     fn within(self, span: Duration) -> u32 {
-        if span < 2 * self.span {
+        if span < self.span.saturating_mul(2) {
             return 1;
         }
-        let most = span.min(AT_ONCE * self.span);
+        let most = span.min(self.span.saturating_mul(AT_ONCE));
         (most.as_nanos() / self.span.as_nanos().max(1)).clamp(1, AT_ONCE.into()) as u32
     }
 }

@@ -98,7 +98,8 @@ fn measured_at(file: &Path, of: &str) -> Option<String> {
     Some(results.commit).filter(|commit| is_alike && code(commit) == of)
 }
 
-/// Takes what was measured of a code to what is kept of it from earlier goes, and removes there what is of other code. Returns what there is nothing of yet.
+/// Takes what was measured of a code to what is kept of it from earlier goes, and removes there what is of other code.
+/// Returns what there is nothing of yet.
 fn gather(measured: &Path, next: &Path, code: &str) -> Result<Vec<&'static str>> {
     fs::create_dir_all(next).with_context(|| format!("can't make {}", next.display()))?;
     let mut missing = Vec::new();
