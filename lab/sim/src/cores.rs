@@ -52,6 +52,7 @@ pub mod search;
 pub use engine::run;
 pub use histogram::Histogram;
 pub use load::{Load, Method, Sample, Work};
+pub(crate) use pauses::Paused;
 pub use pauses::Pauses;
 pub use plan::{CallerCosts, Cores, Costs, Knowledge, LoopCosts, Plan, PlanError, QuantumError, Rate, Scheme, Steal};
 pub use report::{Cut, Report};

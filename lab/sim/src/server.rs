@@ -1,10 +1,14 @@
 //! One core of a server that preempts: arrivals, a ready queue, quanta, what a switch costs.
 //!
-//! The queue is [`ReadyQueue`] and what calls take is learned by [`ServiceTimes`], as in the server: a method's median,
-//! which is computed anew after every sixteenth call. Left out are the network, admission, and a stage's own calls.
+//! The queue is [`ReadyQueue`], who is let in says [`Admission`], and what calls take is learned by [`ServiceTimes`] and
+//! [`Margin`], as in the server: a method's quantiles are computed anew after every sixteenth call. Left out are the network
+//! and a stage's own calls.
 
+use crate::cores::{Paused, Pauses};
 use crate::seed::{Seed, Stream};
-use greenwave_policy::{Budget, Deadline, Order, ReadyQueue, ServiceTimes, Time, Urgency};
+use greenwave_policy::{
+    Admission, AdmissionConfig, Budget, Deadline, Margin, Order, ReadyQueue, ServiceTimes, Time, Urgency, Verdict,
+};
 use std::fmt;
 use std::time::Duration;
 
@@ -154,16 +158,20 @@ pub struct Core {
     pub quantum: Option<Duration>,
     /// What it costs to change to another call.
     pub switch: Duration,
-    /// What share of its budget a call is to have when it comes up.
-    pub reserve: f64,
+    /// Who is let in.
+    pub admission: AdmissionConfig,
+    /// When others have the core.
+    pub pauses: Option<Pauses>,
 }
 
 /// What became of the calls of one class.
 #[derive(Clone, Debug, Default)]
 pub struct Class {
     latencies: Vec<Duration>,
-    /// How many came too late.
+    /// How many were answered too late.
     pub late: usize,
+    /// How many were refused.
+    pub refused: usize,
 }
 
 impl Class {
@@ -177,9 +185,20 @@ impl Class {
     /// How many there were.
     #[must_use]
     pub fn calls(&self) -> usize {
-        self.latencies.len()
+        self.latencies.len() + self.refused
+    }
+
+    /// How many weren't answered in time.
+    #[must_use]
+    pub fn missed(&self) -> usize {
+        self.late + self.refused
     }
 }
+
+/// Which part of a full queue is turned away at once, and of those that take how many times as long as what comes, as in
+/// the server.
+const SHED: usize = 16;
+const LONGER: u32 = 2;
 
 struct Call {
     arrived: Time,
@@ -187,21 +206,60 @@ struct Call {
     method: usize,
     work: Duration,
     had: Duration,
+    /// What it had left when it began, if it has.
+    began: Option<Budget>,
 }
 
-/// What is known of a method.
-#[derive(Default)]
+/// What is known of a method, by the server's defaults.
 struct Learned {
     times: ServiceTimes,
     estimate: Duration,
+    /// What a call takes that nothing holds up.
+    least: Duration,
+    margin: Margin,
+    admission: Admission,
 }
 
 impl Learned {
-    fn observe(&mut self, took: Duration) {
-        self.times.observe(took);
-        if self.times.count().is_multiple_of(16) {
-            self.estimate = self.times.quantile(0.5).unwrap_or_default();
+    fn new(config: AdmissionConfig) -> Self {
+        Self {
+            times: ServiceTimes::new(),
+            estimate: Duration::ZERO,
+            least: Duration::ZERO,
+            margin: Margin::new(0.01),
+            admission: Admission::new(config),
         }
+    }
+
+    fn observe(&mut self, call: &Call, now: Time) {
+        self.margin.observe(call.deadline.is_past(now), self.least, call.began.and_then(Budget::remaining));
+        self.times.observe(call.work);
+        if self.times.count().is_multiple_of(16) {
+            let quantile = |share| self.times.quantile(share).unwrap_or_default();
+            (self.estimate, self.least) = (quantile(0.5), quantile(0.1));
+        }
+    }
+
+    /// What a call has to have left when it begins, once that is known.
+    fn needed(&self) -> Option<Duration> {
+        (self.estimate > Duration::ZERO).then(|| self.margin.needed(self.least))
+    }
+
+    /// Of a call that has come or, if so much `whole` was left when it did, has come up.
+    fn admits(&mut self, call: &Call, now: Time, whole: Option<Budget>, queued: usize) -> bool {
+        let (budget, needed) = (call.deadline.budget(now), self.needed());
+        let verdict = match whole {
+            None => self.admission.decide(now, budget, needed, queued),
+            Some(whole) => self.admission.recheck(now, budget, whole, needed, queued),
+        };
+        verdict == Verdict::Admit
+    }
+
+    fn urgency(&self, call: &Call) -> Urgency {
+        let (arrived, deadline) = (call.arrived, call.deadline);
+        let left = self.estimate.checked_sub(call.had).or_else(|| self.times.left(call.had.into()));
+        let here = left.unwrap_or(call.had);
+        Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO }
     }
 }
 
@@ -209,61 +267,90 @@ impl Learned {
 /// first tenth, in which estimates are learned, doesn't count.
 #[must_use]
 pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize, seed: Seed) -> [Class; 2] {
-    let [mut gaps, mut works, mut budgets] = ["gaps", "works", "budgets"].map(|name| seed.stream(name, 0));
+    let [mut gaps, mut works, mut budgets, pauses] =
+        ["gaps", "works", "budgets", "pauses"].map(|name| seed.stream(name, 0));
     let gap = mix.mean().div_f64(load);
     let mut arrivals = (0..calls).scan(Time::ZERO, |at, _| {
         *at = *at + gaps.exponential(gap);
         let (method, work) = mix.draw(&mut works);
         let budget = deadlines.draw(mix, mix.is_long(method, work), work, &mut budgets);
-        Some(Call { arrived: *at, deadline: Deadline::at(*at, budget), method, work, had: Duration::ZERO })
+        let deadline = Deadline::at(*at, budget);
+        Some(Call { arrived: *at, deadline, method, work, had: Duration::ZERO, began: None })
     });
     let mut next = arrivals.next();
-    let mut queue = ReadyQueue::new(core.order).with_reserve(core.reserve);
-    let mut learned: Vec<Learned> = mix.methods().iter().map(|_| Learned::default()).collect();
-    let (mut now, mut classes, mut done) = (Time::ZERO, [Class::default(), Class::default()], 0);
+    let mut pauses = Paused::new(core.pauses, pauses);
+    // When something that takes so long is over.
+    let mut end = |now: Time, takes: Duration| {
+        let takes = u64::try_from(takes.as_nanos()).unwrap_or(u64::MAX);
+        Time::from_nanos(pauses.end(now.as_nanos(), takes))
+    };
+    let mut queue = ReadyQueue::new(core.order).with_reserve(core.admission.reserve);
+    let mut learned: Vec<Learned> = mix.methods().iter().map(|_| Learned::new(core.admission)).collect();
+    let (mut now, mut classes, mut over) = (Time::ZERO, [Class::default(), Class::default()], 0);
+    let mut count = |call: &Call, answered: Option<Time>| {
+        over += 1;
+        if over <= calls / 10 {
+            return;
+        }
+        let class = &mut classes[usize::from(mix.is_long(call.method, call.work))];
+        match answered {
+            Some(now) => {
+                class.latencies.push(now.since(call.arrived));
+                class.late += usize::from(call.deadline.is_past(now));
+            }
+            None => class.refused += 1,
+        }
+    };
     let mut running: Option<Call> = None;
     loop {
-        let urgency = |call: &Call| {
-            let (arrived, deadline, here) = (call.arrived, call.deadline, learned[call.method].estimate);
-            let left = here.checked_sub(call.had).or_else(|| learned[call.method].times.left(call.had.into()));
-            let here = left.unwrap_or(call.had);
-            Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO }
-        };
         while let Some(call) = next.take_if(|call| call.arrived <= now) {
-            queue.push(now, urgency(&call), call);
             next = arrivals.next();
+            let own = &mut learned[call.method];
+            if queue.len() >= core.admission.max_queue {
+                for (_, call) in queue.shed(core.admission.max_queue.div_ceil(SHED), own.estimate * LONGER, |call: &Call| call.began.is_none()) {
+                    count(&call, None);
+                }
+            }
+            if own.admits(&call, now, None, queue.len()) {
+                queue.push(now, own.urgency(&call), call);
+            } else {
+                count(&call, None);
+            }
         }
-        if let Some(call) = running.take_if(|call| !queue.goes_on(now, &urgency(call))) {
-            queue.preempted(now, urgency(&call), call);
+        if let Some(call) = running.take_if(|call| !queue.goes_on(now, &learned[call.method].urgency(call))) {
+            queue.preempted(now, learned[call.method].urgency(&call), call);
         }
         let mut call = match running.take() {
             Some(call) => call,
             None => {
                 let first = if core.quantum.is_some() { queue.pop_due(now) } else { queue.pop(now) };
-                let Some((_, call)) = first else {
+                let Some((_, mut call)) = first else {
                     let Some(call) = &next else { break };
-                    now = call.arrived;
+                    now = end(call.arrived, Duration::ZERO);
                     continue;
                 };
-                now = now + core.switch;
+                if call.began.is_none() {
+                    let whole = call.deadline.budget(call.arrived);
+                    if !learned[call.method].admits(&call, now, Some(whole), queue.len()) {
+                        count(&call, None);
+                        continue;
+                    }
+                    call.began = Some(call.deadline.budget(now));
+                }
+                now = end(now, core.switch);
                 call
             }
         };
         let left = call.work - call.had;
         let slice = core.quantum.map_or(left, |quantum| left.min(quantum));
-        now = now + slice;
+        now = end(now, slice);
         call.had += slice;
         if call.had < call.work {
             running = Some(call);
             continue;
         }
-        learned[call.method].observe(call.work);
-        done += 1;
-        if done > calls / 10 {
-            let class = &mut classes[usize::from(mix.is_long(call.method, call.work))];
-            class.latencies.push(now.since(call.arrived));
-            class.late += usize::from(call.deadline.is_past(now));
-        }
+        learned[call.method].observe(&call, now);
+        count(&call, Some(now));
     }
     classes.iter_mut().for_each(|class| class.latencies.sort_unstable());
     classes

@@ -13,7 +13,7 @@ pub struct Pauses {
 }
 
 /// The pauses of a core, one after the other.
-pub(super) struct Paused {
+pub(crate) struct Paused {
     pauses: Option<Pauses>,
     chance: Stream,
     /// When the next one begins, and how long it is.
@@ -22,7 +22,7 @@ pub(super) struct Paused {
 }
 
 impl Paused {
-    pub(super) fn new(pauses: Option<Pauses>, chance: Stream) -> Self {
+    pub(crate) fn new(pauses: Option<Pauses>, chance: Stream) -> Self {
         let mut new = Self { pauses, chance, begins: 0, takes: 0 };
         new.next();
         new
@@ -30,7 +30,7 @@ impl Paused {
 
     /// When what begins then is over that takes so long, if nobody takes the core.
     #[inline]
-    pub(super) fn end(&mut self, from: u64, takes: u64) -> u64 {
+    pub(crate) fn end(&mut self, from: u64, takes: u64) -> u64 {
         let mut end = from + takes;
         while self.begins < end {
             let over = self.begins + self.takes;

@@ -1,13 +1,14 @@
 //! What the default order is worth on one core, beside the others.
 
-use greenwave_policy::Order;
+use greenwave_policy::{AdmissionConfig, Order};
 use greenwave_sim::Seed;
 use greenwave_sim::server::{Class, Core, Deadlines, Mix, serve};
 use std::time::Duration;
 
 fn run(order: Order, quantum: bool, mix: Mix, deadlines: Deadlines, load: f64) -> [Class; 2] {
     let quantum = quantum.then_some(Duration::from_micros(5));
-    let core = Core { order, quantum, switch: Duration::from_nanos(100), reserve: 0.3 };
+    let (switch, admission) = (Duration::from_nanos(100), AdmissionConfig::default());
+    let core = Core { order, quantum, switch, admission, pauses: None };
     serve(core, mix, deadlines, load, 60_000, Seed::new(1))
 }
 
@@ -16,9 +17,9 @@ fn p99(classes: &[Class; 2]) -> f64 {
 }
 
 /// In percent of all calls.
-fn late(classes: &[Class; 2]) -> f64 {
+fn missed(classes: &[Class; 2]) -> f64 {
     let calls: usize = classes.iter().map(Class::calls).sum();
-    100.0 * classes.iter().map(|class| class.late).sum::<usize>() as f64 / calls as f64
+    100.0 * classes.iter().map(|class| class.missed()).sum::<usize>() as f64 / calls as f64
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn deadlines_are_kept_as_by_the_orders_that_know_nothing_else() {
         for deadlines in Deadlines::ALL {
             for load in [0.5, 0.7, 0.9] {
                 let [guarded, edf, laxity] = [Order::Guarded, Order::EarliestDeadline, Order::LeastLaxity]
-                    .map(|order| late(&run(order, true, mix, deadlines, load)));
+                    .map(|order| missed(&run(order, true, mix, deadlines, load)));
                 assert!(guarded <= edf.min(laxity) + 0.1, "{mix} {deadlines} {load}: {guarded}, {edf}, {laxity}");
             }
         }
