@@ -101,7 +101,7 @@ impl Server {
             drop(state);
             return answer(answers, number, false);
         }
-        let urgency = Urgency { arrived: now, birth: now, deadline, here, ahead: Duration::ZERO };
+        let urgency = Urgency { arrived: now, birth: now, deadline, here, ..Urgency::default() };
         let call = Call { number, method, deadline, whole, answers: Arc::clone(answers) };
         state.queue.push(now, urgency, call);
         self.has_work.notify_one();

@@ -82,6 +82,21 @@ impl AdmissionConfig {
         self
     }
 
+    /// What has to be left of a request that came with a `whole` budget when it begins while others wait, or it is refused, if it is
+    /// estimated to need so much then. Zero where nothing is refused.
+    #[must_use]
+    #[inline]
+    pub fn needed(&self, whole: Budget, needed: Option<Duration>) -> Duration {
+        if !self.enabled {
+            return Duration::ZERO;
+        }
+        let needed = needed.unwrap_or_default();
+        if self.reserve == 0.0 || whole.is_unlimited() {
+            return needed;
+        }
+        needed.max(Duration::from_nanos((whole.as_nanos().max(0) as f64 * self.reserve) as u64))
+    }
+
     /// Whether every value is in its range.
     ///
     /// # Errors

@@ -68,8 +68,8 @@
 //! let mut queue = ReadyQueue::new(Order::LeastLaxity);
 //! let here = times.mean().unwrap_or_default();
 //! let deadline = Deadline::at(now, budget);
-//! queue.push(now, Urgency { arrived: now, birth: now - 20 * MS, deadline, here, ahead: 10 * MS }, "this one");
-//! queue.push(now, Urgency { arrived: now, birth: now, deadline, here, ahead: MS }, "another");
+//! queue.push(now, Urgency { arrived: now, birth: now - 20 * MS, deadline, here, ahead: 10 * MS, ..Urgency::default() }, "this one");
+//! queue.push(now, Urgency { arrived: now, birth: now, deadline, here, ahead: MS, ..Urgency::default() }, "another");
 //! assert_eq!(queue.pop(now).map(|(_, call)| call), Some("this one"));
 //!
 //! // It comes up too late to be worth the while.

@@ -10,6 +10,7 @@
 
 mod by_key;
 mod drain;
+mod feasibility;
 mod guarded;
 mod order;
 mod urgency;
@@ -30,7 +31,7 @@ pub use urgency::Urgency;
 /// let (ms, now) = (Duration::from_millis, Time::from_nanos(1_000_000_000));
 /// let urgency = |here, left| {
 ///     let deadline = Deadline::at(now, Budget::expected(left));
-///     Urgency { arrived: now, birth: now, deadline, here, ahead: Duration::ZERO }
+///     Urgency { arrived: now, birth: now, deadline, here, ..Urgency::default() }
 /// };
 /// let mut queue = ReadyQueue::new(Order::Guarded);
 /// queue.push(now, urgency(ms(20), ms(500)), "long");
@@ -67,12 +68,11 @@ impl<T> ReadyQueue<T> {
         Self { order, queue, kept: None, has_come: false }
     }
 
-    /// Who waits is [refused](crate::Admission::recheck) if less than this share of the budget that it arrived with is left as
-    /// it comes up, 0 to 1: the default order sees to it that it comes up before.
+    /// Who comes is refused if so many wait: long before, the default order has long work wait for all that is short.
     #[must_use]
-    pub fn with_reserve(mut self, share: f64) -> Self {
+    pub fn with_most(mut self, most: usize) -> Self {
         if let Queue::Guarded(queue) = &mut self.queue {
-            queue.set_reserve(share);
+            queue.set_most(most);
         }
         self
     }

@@ -259,7 +259,8 @@ impl Learned {
         let (arrived, deadline) = (call.arrived, call.deadline);
         let left = self.estimate.checked_sub(call.had).or_else(|| self.times.left(call.had.into()));
         let here = left.unwrap_or(call.had);
-        Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO }
+        let needed = self.admission.config().needed(deadline.budget(arrived), self.needed());
+        Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO, needed }
     }
 }
 
@@ -284,7 +285,7 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
         let takes = u64::try_from(takes.as_nanos()).unwrap_or(u64::MAX);
         Time::from_nanos(pauses.end(now.as_nanos(), takes))
     };
-    let mut queue = ReadyQueue::new(core.order).with_reserve(core.admission.reserve);
+    let mut queue = ReadyQueue::new(core.order).with_most(core.admission.max_queue);
     let mut learned: Vec<Learned> = mix.methods().iter().map(|_| Learned::new(core.admission)).collect();
     let (mut now, mut classes, mut over) = (Time::ZERO, [Class::default(), Class::default()], 0);
     let mut count = |call: &Call, answered: Option<Time>| {

@@ -18,7 +18,9 @@ pub(super) struct Drain {
     slowdown: f64,
     /// About that: another one only when it has doubled or halved, so that what comes is put in order by the same as what waits.
     stretch: f64,
-    /// How long those that wait have to wait at worst until it is decided again who goes first.
+    /// How long it takes from one decision who goes first to the next, in the mean over the time and not over the decisions: what is
+    /// under way at any moment takes so long. With the longest in its place, one pause of the core made all that is urgent go
+    /// first from then on.
     gap: i64,
     /// When the call whose turn it is had its turn, if others waited then.
     since: Option<i64>,
@@ -27,11 +29,12 @@ pub(super) struct Drain {
     /// When it was decided last who goes first, if others waited then.
     decided: i64,
     /// Since something was learned: how many calls had their turn, how long that took and was estimated to take, and the
-    /// longest time between two decisions.
+    /// sums of the times between two decisions and of their squares.
     calls: u32,
     elapsed: i64,
     done: i64,
-    longest: i64,
+    between: f64,
+    squares: f64,
 }
 
 impl Drain {
@@ -46,7 +49,8 @@ impl Drain {
             calls: 0,
             elapsed: 0,
             done: 0,
-            longest: 0,
+            between: 0.0,
+            squares: 0.0,
         }
     }
 
@@ -54,7 +58,7 @@ impl Drain {
     #[inline]
     pub(super) fn taken(&mut self, now: i64, work: i64, others: bool) {
         self.passed(now, self.doing);
-        self.longest = self.longest.max(now.saturating_sub(self.decided));
+        self.decides(now);
         (self.since, self.decided) = if others { (Some(now), now) } else { (None, i64::MAX) };
         self.doing = work;
     }
@@ -62,8 +66,15 @@ impl Drain {
     /// It is asked whether the call whose turn it is goes on. Others wait.
     #[inline]
     pub(super) fn asked(&mut self, now: i64) {
-        self.longest = self.longest.max(now.saturating_sub(self.decided));
+        self.decides(now);
         self.decided = now;
+    }
+
+    #[inline]
+    fn decides(&mut self, now: i64) {
+        let between = now.saturating_sub(self.decided).max(0) as f64;
+        self.between += between;
+        self.squares += between * between;
     }
 
     /// The call whose turn it was is put back, with so much work left.
@@ -100,14 +111,16 @@ impl Drain {
         if self.slowdown >= 2.0 * self.stretch || 2.0 * self.slowdown <= self.stretch {
             self.stretch = self.slowdown;
         }
-        self.gap = if is_first { self.longest } else { i64::midpoint(self.gap, self.longest) };
-        (self.calls, self.elapsed, self.done, self.longest) = (0, 0, 0, 0);
+        let gap = (self.squares / self.between.max(1.0)) as i64;
+        self.gap = if is_first { gap } else { i64::midpoint(self.gap, gap) };
+        (self.calls, self.elapsed, self.done) = (0, 0, 0);
+        (self.between, self.squares) = (0.0, 0.0);
     }
 
-    /// How long it takes until so much work is done.
+    /// How many times its estimate work takes.
     #[inline]
-    pub(super) fn takes(&self, work: i64) -> i64 {
-        if self.slowdown == 1.0 { work } else { (work as f64 * self.slowdown) as i64 }
+    pub(super) const fn slowdown(&self) -> f64 {
+        self.slowdown
     }
 
     /// About how many times its estimate work takes that waits.
@@ -116,7 +129,7 @@ impl Drain {
         self.stretch
     }
 
-    /// How long it can be until it is decided again who goes first, in nanoseconds.
+    /// How long it takes until it is decided again who goes first, in nanoseconds.
     #[inline]
     pub(super) const fn gap(&self) -> i64 {
         self.gap

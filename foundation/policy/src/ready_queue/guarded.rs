@@ -6,25 +6,20 @@
 //! slack stealing gives it to work without deadlines (Lehoczky and Ramos-Thuel, RTSS 1992), and not more than that.
 //!
 //! # Who is at risk
-//! 1. A call that has used up [half](SHARE) of the time that it could wait when it arrived is *watched*: later, and the guard
-//!    comes too late; earlier, and calls that are in no hurry widen it for nothing.
-//! 2. All that is watched, one after the other, takes as long as the sum of its work, or as many times that as the queue was
-//!    [seen to take](super::drain) where others have a part of the core. If that leaves the one whose deadline is earliest no
-//!    time to spare, but for a [margin](MARGIN) or the longest time between two turns, the watched go first, the earliest
-//!    deadline before the others. Whatever order they are in, none of them is late by then if the estimates are right: each
-//!    of their deadlines is that one or a later one, and the sum includes all that may go before it.
-//!    Where admission refuses who has too little of its budget left when it comes up, it is at risk when that is near.
+//! 1. A call that has used up [half](SHARE) of the time that it could wait when it arrived is *watched*. Earlier, and the
+//!    guard would cost those something that are in no hurry; what has half of its time left is at risk only where so much has come
+//!    that all of it will be late.
+//! 2. Of those watched each is done, if the earliest deadline goes first, when all that is due before it is done: that is
+//!    known [for all of them](super::feasibility), with their estimates times what the queue was [seen to take](super::drain)
+//!    where others have a part of the core. As long as each has time to spare then, more than a [margin](MARGIN) or what it takes until
+//!    it is decided again, the slack is given to the rest. Otherwise the earliest deadline goes first.
+//!    Where admission refuses who has too little of its budget left when it comes up, that is when it is too late.
 //! 3. What can't be in time any more isn't watched. It would make others late and gain nothing (the domino effect).
-//! 4. If all that is watched takes longer than until the latest of its deadlines, some of it will be late whatever is done.
-//!    Fewest are if it is the longest that gives way (Moore and Hodgson, 1968), so that one isn't watched any more, if it
-//!    is [much longer](OUTLIER) than the others: among equals the earliest deadline decides.
-//! 5. A watched call that is too late, or that admission would refuse, is the sign of an overload: more of the work was at
-//!    risk than the guard knew of, as calls are watched only halfway. From then on each call is watched as it comes, until
-//!    there is time to spare again. So the earliest deadline goes first while an overload lasts, and admission turns away
-//!    those in no hurry; without that it is the tight ones who come up too late, behind what is shorter or came earlier.
-//! 6. Whoever is at risk lets one go first that is watched, too, and would be too late otherwise, if it takes
-//!    [a small part](LITTLE) of its own time: of a long call that is more urgent and many short ones, an overload has to
-//!    leave out the long one.
+//! 4. Where one can't be in time behind those that are due before it, somebody will be late whatever is done. Fewest are if it is
+//!    the longest of these that gives way (Moore and Hodgson, 1968), so that one isn't watched any more, if it takes
+//!    [much longer](LITTLE): among equals the earliest deadline decides.
+//! 5. Where the queue is [half](CROWDED) full, who comes will soon be turned away, whoever it is. Fewest are if long work
+//!    waits: what is [much longer](LITTLE) than the mean of all that waits isn't watched any more.
 //!
 //! So the guard is as wide as the work that is at risk, and no wider. Among the watched it is the deadline that counts and
 //! not the laxity: of two calls with the same laxity the one that runs keeps its own while the other's shrinks, so they
@@ -41,6 +36,7 @@
 
 use super::Urgency;
 use super::drain::Drain;
+use super::feasibility::{Feasibility, Member};
 use super::urgency::signed;
 use crate::sorted::Sorted;
 use crate::time::{Time, nanos};
@@ -60,11 +56,11 @@ const PATIENCE: i64 = 1000;
 /// A tenth of the above: less time to spare is worth as much as a tenth less work, where the core does nothing else.
 const SPARE: i64 = 100;
 
-/// How many times as long as the mean of those watched a call is that gives way where not all of them can be in time.
-const OUTLIER: i64 = 2;
-
-/// How many times as long a call takes that lets one go first for which it would be too late otherwise.
+/// More than so many times as long as another a call is that gives way.
 const LITTLE: i64 = 4;
+
+/// Which part of those that may wait do where the queue is crowded.
+const CROWDED: usize = 2;
 
 /// The longest work that is told from longer work, in nanoseconds.
 const HOUR: u64 = 3600 * 1_000_000_000;
@@ -73,10 +69,10 @@ const HOUR: u64 = 3600 * 1_000_000_000;
 const SWEEP: u32 = 64;
 
 /// 1. A call is in `slots` once, with a turn of its own; free slots have turn 0.
-/// 2. It has one entry in `rest` until it is taken out, and if it has a deadline and isn't late one in `alarms` or in `watched`. Entries
-///    whose turn isn't their slot's are stale. There are hardly more of them than of others.
-/// 3. `endangered` is the sum of the work of those that are watched, and `guarded` their number. None of them is due later than
-///    `latest`. Each has an entry in `longest`.
+/// 2. It has one entry in `rest` until it is taken out, and one in `alarms` until its time to be watched has come, if it has a deadline.
+///    Entries whose turn isn't their slot's are stale. There are hardly more of them than of others.
+/// 3. `guard` has those that are watched, by their slots.
+/// 4. `waiting` is the sum of the work of all.
 #[derive(Clone, Debug)]
 pub(super) struct Guarded<T> {
     slots: Vec<Slot<T>>,
@@ -85,20 +81,11 @@ pub(super) struct Guarded<T> {
     /// By the time at which they are watched; none before `next_alarm`.
     alarms: Sorted<Entry>,
     next_alarm: i64,
-    /// By the time at which they have to be done.
-    watched: Sorted<Entry>,
-    /// The same, those with the most work first.
-    longest: Sorted<Entry>,
-    /// The same, by the time at which they have to begin.
-    tightest: Sorted<Entry>,
-    endangered: i64,
-    guarded: i64,
-    latest: i64,
-    /// Whether calls are watched as they come, by 5 above.
-    overloaded: bool,
+    guard: Feasibility,
+    waiting: i64,
     drain: Drain,
-    /// The share of its budget that a call needs to have when it comes up.
-    reserve: f64,
+    /// Who comes is turned away if so many wait.
+    most: usize,
     pushed: i64,
     pushed_first: i64,
     inserted: u32,
@@ -129,23 +116,18 @@ impl<T> Guarded<T> {
             rest: Sorted::new(),
             alarms: Sorted::new(),
             next_alarm: i64::MAX,
-            watched: Sorted::new(),
-            longest: Sorted::new(),
-            tightest: Sorted::new(),
-            endangered: 0,
-            guarded: 0,
-            latest: i64::MIN,
-            overloaded: false,
+            guard: Feasibility::new(),
+            waiting: 0,
             drain: Drain::new(),
-            reserve: 0.0,
+            most: usize::MAX,
             pushed: 0,
             pushed_first: 0,
             inserted: 0,
         }
     }
 
-    pub(super) fn set_reserve(&mut self, share: f64) {
-        self.reserve = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
+    pub(super) fn set_most(&mut self, most: usize) {
+        self.most = most;
     }
 
     #[inline]
@@ -161,6 +143,7 @@ impl<T> Guarded<T> {
 
     #[inline]
     fn insert(&mut self, turn: i64, urgency: Urgency, work: T) {
+        self.waiting += work_left(&urgency);
         let new = Slot { turn, is_watched: false, urgency, work: Some(work) };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -174,7 +157,7 @@ impl<T> Guarded<T> {
         };
         self.rest.push(Entry { key: self.rank(&urgency), turn, slot });
         if urgency.deadline.expires().is_some() {
-            let from = self.watched_from(&urgency);
+            let from = watched_from(&urgency);
             self.next_alarm = self.next_alarm.min(from);
             self.alarms.push(Entry { key: from, turn, slot });
         }
@@ -188,29 +171,15 @@ impl<T> Guarded<T> {
         if self.len() == 0 {
             return true;
         }
-        let (now, due) = (signed(now), urgency.due());
+        let now = signed(now);
         self.drain.asked(now);
         self.watch(now);
-        // Whether there is an overload is known before it is asked whether this one would be watched.
-        self.first_watched(now);
-        let own = if self.watched_from(urgency) <= now && !is_late(urgency, now) { work(urgency) } else { 0 };
-        let own = self.give_up(now, own, due);
-        let first = self.first_watched(now);
-        let begins = self.latest_start(urgency);
-        let begins = (own > 0 && begins >= now).then_some(begins);
-        match first.filter(|first| own == 0 || first.key <= due) {
-            Some(first) if self.is_at_risk(self.urgency(&first), own, now) => {
-                let tightest = self.tightest_but(&first, now);
-                let other = self.urgency(&first);
-                return begins.is_some_and(|begins| {
-                    tightest.is_none_or(|it| begins < it.key) && self.is_spared((begins, own), work(other), now)
-                });
-            }
-            None if own > 0 && self.is_at_risk(urgency, own, now) => {
-                let tightest = self.first_tightest(now);
-                return tightest.is_none_or(|it| !self.is_spared((it.key, work(self.urgency(&it))), own, now));
-            }
-            _ => {}
+        let is_watched = urgency.deadline.expires().is_some() && watched_from(urgency) <= now && !is_late(urgency, now);
+        let own = is_watched.then_some(urgency);
+        if (own.is_some() || self.guard.len() > 0)
+            && let Some(first) = self.first_at_risk(now, own)
+        {
+            return first == OWN;
         }
         let first = self.first_of_rest();
         first.is_none_or(|first| self.rank(urgency) < first.key)
@@ -222,7 +191,7 @@ impl<T> Guarded<T> {
             return Duration::MAX;
         }
         let first = self.first_of_rest();
-        if self.guarded > 0 || first.is_some_and(|first| self.rank(urgency) >= first.key) {
+        if self.guard.len() > 0 || first.is_some_and(|first| self.rank(urgency) >= first.key) {
             return Duration::ZERO;
         }
         // With less left it ranks higher.
@@ -235,7 +204,7 @@ impl<T> Guarded<T> {
         let now = signed(now);
         let next = self.next(now)?;
         let (urgency, found) = self.take(next)?;
-        self.drain.taken(now, work(&urgency), self.len() > 0);
+        self.drain.taken(now, work_left(&urgency), self.len() > 0);
         Some((urgency, found))
     }
 
@@ -243,15 +212,11 @@ impl<T> Guarded<T> {
     fn next(&mut self, now: i64) -> Option<u32> {
         self.watch(now);
         // As a rule nobody is.
-        if self.guarded > 0
-            && let Some(first) = self.first_at_risk(now)
+        if self.guard.len() > 0
+            && let Some(first) = self.first_at_risk(now, None)
         {
-            let short = self
-                .tightest_but(&first, now)
-                .filter(|it| self.is_spared((it.key, work(self.urgency(it))), work(self.urgency(&first)), now));
-            return Some(short.unwrap_or(first).slot);
+            return Some(slot_of(first));
         }
-        self.overloaded = false;
         loop {
             let first = self.rest.pop()?;
             if !self.is_stale(&first) {
@@ -263,16 +228,63 @@ impl<T> Guarded<T> {
     /// Work whose turn it was comes back with so much left.
     #[inline]
     pub(super) fn preempted(&mut self, now: Time, urgency: &Urgency) {
-        self.drain.put_back(signed(now), work(urgency));
+        self.drain.put_back(signed(now), work_left(urgency));
     }
 
-    /// The first of those watched, if that is at risk.
+    /// Who goes first as somebody is at risk, if so: one that waits, or the one that runs, its `own`, if that is watched, too.
     #[inline(never)]
-    fn first_at_risk(&mut self, now: i64) -> Option<Entry> {
-        // Who is late is let go of before, as in `goes_on`: the work of these is no reason to give up others.
-        self.first_watched(now);
-        self.give_up(now, 0, i64::MIN);
-        self.first_watched(now).filter(|first| self.is_at_risk(self.urgency(first), 0, now))
+    fn first_at_risk(&mut self, now: i64, own: Option<&Urgency>) -> Option<u32> {
+        self.guard.set_slowdown(self.drain.slowdown());
+        if let Some(own) = own {
+            self.guard.insert(member(own, i64::MAX - 1, OWN));
+        }
+        // When the one that runs has given way, who else would have to is found again when it is put back.
+        let mut only_asked: Vec<Member> = Vec::new();
+        let mut is_own_there = own.is_some();
+        while let Some(member) = self.who_gives_way(now, own) {
+            self.guard.remove(member.id);
+            if member.id == OWN {
+                is_own_there = false;
+            } else if own.is_some() && !is_own_there {
+                only_asked.push(member);
+            } else {
+                self.slots[slot_of(member.id) as usize].is_watched = false;
+            }
+        }
+        let margin = MARGIN.max(self.drain.gap());
+        let is_at_risk = self.guard.tightest().is_some_and(|(_, lead)| lead.saturating_sub(now) <= margin);
+        let first = self.guard.first().filter(|_| is_at_risk).map(|first| first.id);
+        if is_own_there {
+            self.guard.remove(OWN);
+        }
+        only_asked.into_iter().for_each(|member| self.guard.insert(member));
+        first
+    }
+
+    /// Who isn't watched any more, by 3 to 5 above, if anybody.
+    fn who_gives_way(&self, now: i64, own: Option<&Urgency>) -> Option<Member> {
+        let first = self.guard.first()?;
+        let is_late = |member: &Member| match member.id {
+            OWN => own.is_some_and(|own| is_late(own, now)),
+            id => is_late(&self.slots[slot_of(id) as usize].urgency, now),
+        };
+        if is_late(&first) {
+            return Some(first);
+        }
+        if self.len() >= self.most.div_ceil(CROWDED) {
+            let mean = self.waiting / self.len().max(1) as i64;
+            if let Some(longest) = self.guard.longest().filter(|longest| longest.work / LITTLE > mean) {
+                return Some(longest);
+            }
+        }
+        let (tightest, lead) = self.guard.tightest()?;
+        if lead >= now {
+            return None;
+        }
+        if is_late(&tightest) {
+            return Some(tightest);
+        }
+        self.guard.longest_until(&tightest).filter(|longest| longest.work / LITTLE > tightest.work)
     }
 
     #[inline]
@@ -314,30 +326,6 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// When it has to be done here, or when it would be if it began as its reserve begins.
-    #[inline]
-    fn safe_due(&self, urgency: &Urgency) -> i64 {
-        let due = urgency.due();
-        if self.reserve == 0.0 || due == i64::MAX {
-            return due;
-        }
-        let arrived = signed(urgency.arrived);
-        // Of what lies between two times, so nothing overflows.
-        let reserve = ((due.max(arrived) - arrived) as f64 * self.reserve) as i64;
-        due.saturating_sub((reserve - work(urgency)).max(0))
-    }
-
-    /// From when on it is watched, by 1 and 5 above, if it has a deadline.
-    #[inline]
-    fn watched_from(&self, urgency: &Urgency) -> i64 {
-        if self.overloaded && urgency.due() < i64::MAX {
-            return i64::MIN;
-        }
-        let arrived = signed(urgency.arrived);
-        let latest_start = self.latest_start(urgency);
-        latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
-    }
-
     /// What the rest goes by.
     #[inline]
     fn rank(&self, urgency: &Urgency) -> i64 {
@@ -346,15 +334,6 @@ impl<T> Guarded<T> {
         let spare = urgency.due().max(arrived) - arrived - here;
         let most = (here as f64 * self.drain.stretch()) as i64 * SPARE;
         arrived.saturating_add(here * PATIENCE + spare.clamp(0, most))
-    }
-
-    /// Whether so much work besides what is watched leaves it no time to spare.
-    #[inline]
-    fn is_at_risk(&self, urgency: &Urgency, besides: i64, now: i64) -> bool {
-        let due = self.safe_due(urgency);
-        let watched = self.drain.takes(self.endangered.saturating_add(besides));
-        let busy = watched.saturating_add(MARGIN.max(self.drain.gap()));
-        due.saturating_sub(now) <= busy
     }
 
     /// Watches those whose time for it has come.
@@ -374,126 +353,9 @@ impl<T> Guarded<T> {
             let slot = &mut self.slots[first.slot as usize];
             if slot.turn == first.turn && !is_late(&slot.urgency, now) {
                 slot.is_watched = true;
-                let urgency = slot.urgency;
-                let (due, work) = (urgency.due(), work(&urgency));
-                self.endangered = self.endangered.saturating_add(work);
-                self.guarded += 1;
-                self.latest = self.latest.max(due);
-                self.watched.push(Entry { key: due, ..first });
-                self.longest.push(Entry { key: -work, ..first });
-                self.tightest.push(Entry { key: self.latest_start(&urgency), ..first });
+                self.guard.insert(member(&slot.urgency, first.turn, id_of(first.slot)));
             }
         }
-    }
-
-    /// Gives up those by 4 above that make it impossible for all that is watched to be in time, together with one that has so
-    /// much `own` work and is due then. What of that is watched still: all, or nothing.
-    #[inline]
-    fn give_up(&mut self, now: i64, mut own: i64, due: i64) -> i64 {
-        loop {
-            let (all, until) =
-                (self.endangered.saturating_add(own), if own > 0 { self.latest.max(due) } else { self.latest });
-            if all == 0 || self.drain.takes(all) <= until.saturating_sub(now) {
-                return own;
-            }
-            let others = self.longest_watched();
-            let most = others.map_or(0, |longest| -longest.key).max(own);
-            if most.saturating_mul(self.guarded + i64::from(own > 0)) <= all.saturating_mul(OUTLIER) {
-                return own;
-            }
-            match others {
-                Some(longest) if -longest.key == most => {
-                    self.longest.pop();
-                    self.unwatch(longest.slot);
-                }
-                _ => own = 0,
-            }
-        }
-    }
-
-    #[inline]
-    fn longest_watched(&mut self) -> Option<Entry> {
-        while let Some(&first) = self.longest.peek() {
-            if self.is_guarded(&first) {
-                return Some(first);
-            }
-            self.longest.pop();
-        }
-        None
-    }
-
-    /// The one of those watched that has to begin first and for which it isn't too late, but for one.
-    fn tightest_but(&mut self, one: &Entry, now: i64) -> Option<Entry> {
-        let first = self.first_tightest(now)?;
-        if first.turn != one.turn {
-            return Some(first);
-        }
-        self.tightest.pop();
-        let second = self.first_tightest(now);
-        self.tightest.push(first);
-        second
-    }
-
-    fn first_tightest(&mut self, now: i64) -> Option<Entry> {
-        while let Some(&first) = self.tightest.peek() {
-            if self.is_guarded(&first) && first.key >= now {
-                return Some(first);
-            }
-            self.tightest.pop();
-        }
-        None
-    }
-
-    /// Whether it would be too late for a call, which has to begin then and has so much work, behind another that has so much, beside
-    /// which its own is little.
-    fn is_spared(&self, (begins, own): (i64, i64), other: i64, now: i64) -> bool {
-        begins.saturating_sub(now) <= self.drain.takes(other).saturating_add(MARGIN) && own <= other / LITTLE
-    }
-
-    /// When it has to begin to be in time, and not to be refused.
-    #[inline]
-    fn latest_start(&self, urgency: &Urgency) -> i64 {
-        self.safe_due(urgency).saturating_sub(work(urgency))
-    }
-
-    #[inline]
-    fn is_guarded(&self, entry: &Entry) -> bool {
-        let slot = &self.slots[entry.slot as usize];
-        slot.turn == entry.turn && slot.is_watched
-    }
-
-    fn unwatch(&mut self, slot: u32) {
-        let there = &mut self.slots[slot as usize];
-        there.is_watched = false;
-        self.endangered -= work(&there.urgency);
-        self.guarded -= 1;
-        if self.guarded == 0 {
-            self.latest = i64::MIN;
-            self.watched.clear();
-            self.longest.clear();
-            self.tightest.clear();
-        }
-    }
-
-    /// The one of those watched that has to be done first, if it still can be. Sees whether there is an overload.
-    #[inline]
-    fn first_watched(&mut self, now: i64) -> Option<Entry> {
-        if self.guarded == 0 {
-            return None;
-        }
-        while let Some(&first) = self.watched.peek() {
-            if self.is_guarded(&first) {
-                let urgency = self.urgency(&first);
-                let (is_late, is_unsafe) = (is_late(urgency, now), ends_after(self.safe_due(urgency), urgency, now));
-                self.overloaded |= is_unsafe;
-                if !is_late {
-                    return Some(first);
-                }
-                self.unwatch(first.slot);
-            }
-            self.watched.pop();
-        }
-        None
     }
 
     #[inline]
@@ -508,11 +370,6 @@ impl<T> Guarded<T> {
     }
 
     #[inline]
-    fn urgency(&self, entry: &Entry) -> &Urgency {
-        &self.slots[entry.slot as usize].urgency
-    }
-
-    #[inline]
     fn is_stale(&self, entry: &Entry) -> bool {
         self.slots[entry.slot as usize].turn != entry.turn
     }
@@ -524,8 +381,9 @@ impl<T> Guarded<T> {
         there.turn = 0;
         let (urgency, is_watched) = (there.urgency, there.is_watched);
         if is_watched {
-            self.unwatch(slot);
+            self.guard.remove(id_of(slot));
         }
+        self.waiting -= work_left(&urgency);
         self.free.push(slot);
         Some((urgency, work))
     }
@@ -535,8 +393,8 @@ impl<T> Guarded<T> {
     #[inline]
     fn sweep(&mut self) {
         let most = 2 * self.len() + 64;
-        let Self { slots, rest, alarms, watched, longest, tightest, .. } = self;
-        for entries in [rest, alarms, watched, longest, tightest] {
+        let Self { slots, rest, alarms, .. } = self;
+        for entries in [rest, alarms] {
             if entries.len() > most {
                 entries.retain(|entry| slots[entry.slot as usize].turn == entry.turn);
             }
@@ -555,20 +413,42 @@ fn rounded(nanos: u64) -> u64 {
 
 /// The work that is left, at most an hour of it, so that sums stay in range.
 #[inline]
-fn work(urgency: &Urgency) -> i64 {
+fn work_left(urgency: &Urgency) -> i64 {
     nanos(urgency.here).clamp(1, HOUR).cast_signed()
 }
 
 /// Whether it can't be in time any more.
 #[inline]
 fn is_late(urgency: &Urgency, now: i64) -> bool {
-    ends_after(urgency.due(), urgency, now)
+    now.saturating_add(work_left(urgency)) > urgency.due()
 }
 
-/// Whether it would be done after a time if it began now.
+/// From when on it is watched, by 1 above, if it has a deadline.
 #[inline]
-fn ends_after(time: i64, urgency: &Urgency, now: i64) -> bool {
-    now.saturating_add(work(urgency)) > time
+fn watched_from(urgency: &Urgency) -> i64 {
+    let arrived = signed(urgency.arrived);
+    let latest_start = urgency.latest_start(work_left(urgency));
+    latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
+}
+
+/// As one of those watched: it has to be done when it would be if it began at the latest.
+#[inline]
+fn member(urgency: &Urgency, turn: i64, id: u32) -> Member {
+    let work = work_left(urgency);
+    Member { due: urgency.latest_start(work).saturating_add(work), turn, work, id }
+}
+
+/// What the guard calls the one that runs, and one that waits.
+const OWN: u32 = 0;
+
+#[inline]
+const fn id_of(slot: u32) -> u32 {
+    slot + 1
+}
+
+#[inline]
+const fn slot_of(id: u32) -> u32 {
+    id - 1
 }
 
 impl Ord for Entry {

@@ -18,6 +18,9 @@ pub struct Urgency {
     pub here: Duration,
     /// The learned time of the stages still ahead.
     pub ahead: Duration,
+    /// What has to be left until it expires when it begins, or it is [refused](crate::Admission::recheck). It stays when it has
+    /// begun, so that it isn't held up by those that would be refused sooner.
+    pub needed: Duration,
 }
 
 impl Urgency {
@@ -35,6 +38,18 @@ impl Urgency {
     pub(super) fn due(&self) -> i64 {
         let due = |expires| signed(expires).saturating_sub_unsigned(nanos(self.ahead));
         self.deadline.expires().map_or(i64::MAX, due)
+    }
+
+    /// When it has to begin at the latest, to be in time and not to be refused, in nanoseconds of the clock.
+    #[inline]
+    pub(super) fn latest_start(&self, work: i64) -> i64 {
+        let begins = self.due().saturating_sub(work);
+        match self.deadline.expires() {
+            Some(expires) if self.needed > Duration::ZERO => {
+                begins.min(signed(expires).saturating_sub_unsigned(nanos(self.needed)))
+            }
+            _ => begins,
+        }
     }
 
     /// What a queue in this order sorts by, in nanoseconds of the clock; the smallest goes first, [`i64::MAX`] is never.

@@ -17,7 +17,7 @@ fn at(span: Duration) -> Time {
 fn work(arrived: Duration, budget: Option<Duration>, here: Duration) -> Urgency {
     let budget = budget.map_or(Budget::UNLIMITED, Budget::expected);
     let arrived = at(arrived);
-    Urgency { arrived, birth: arrived, deadline: Deadline::at(arrived, budget), here, ahead: Duration::ZERO }
+    Urgency { arrived, birth: arrived, deadline: Deadline::at(arrived, budget), here, ..Urgency::default() }
 }
 
 fn queue<T>(all: impl IntoIterator<Item = (Urgency, T)>) -> ReadyQueue<T> {

@@ -88,7 +88,7 @@ fn latencies(pop: impl Fn(&mut ReadyQueue<usize>, Time) -> Option<(Urgency, usiz
         }
         while let Some((birth, here)) = arrivals.get(next).copied().filter(|(birth, _)| *birth <= now) {
             let deadline = Deadline::at(birth, Budget::expected(10 * here));
-            queue.push(now, Urgency { arrived: birth, birth, deadline, here, ahead: Duration::ZERO }, next);
+            queue.push(now, Urgency { arrived: birth, birth, deadline, here, ..Urgency::default() }, next);
             next += 1;
         }
         let (urgency, job) = pop(&mut queue, now).expect("it isn't empty");

@@ -46,7 +46,7 @@ impl Server {
     /// A call comes, with so much time; what it takes is known only once it has run.
     fn comes(&mut self, tenant: TenantId, left: Duration, takes: Duration) {
         let deadline = Deadline::at(self.now, Budget::expected(left));
-        let urgency = Urgency { arrived: self.now, birth: self.now, deadline, here: 20 * US, ahead: Duration::ZERO };
+        let urgency = Urgency { arrived: self.now, birth: self.now, deadline, here: 20 * US, ..Urgency::default() };
         self.shares.came(tenant);
         self.queue.0.push(self.now, urgency, (tenant, takes));
     }

@@ -25,12 +25,13 @@ pub(crate) fn limited_budget() -> impl Strategy<Value = Budget> {
 }
 
 pub(crate) fn urgency() -> impl Strategy<Value = Urgency> {
-    (time(), time(), time(), budget(), span(), span()).prop_map(|(arrived, birth, now, budget, here, ahead)| Urgency {
+    (time(), time(), time(), budget(), span(), span(), span()).prop_map(|(arrived, birth, now, budget, here, ahead, needed)| Urgency {
         arrived,
         birth,
         deadline: Deadline::at(now, budget),
         here,
         ahead,
+        needed,
     })
 }
 
@@ -56,13 +57,14 @@ pub(crate) fn any_nanos() -> impl Strategy<Value = u64> {
 }
 
 pub(crate) fn any_urgency() -> impl Strategy<Value = Urgency> {
-    (any_time(), any_time(), any_time(), any_budget(), any_span(), any_span()).prop_map(
-        |(arrived, birth, now, budget, here, ahead)| Urgency {
+    (any_time(), any_time(), any_time(), any_budget(), any_span(), any_span(), any_span()).prop_map(
+        |(arrived, birth, now, budget, here, ahead, needed)| Urgency {
             arrived,
             birth,
             deadline: Deadline::at(now, budget),
             here,
             ahead,
+            needed,
         },
     )
 }

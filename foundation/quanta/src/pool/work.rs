@@ -43,7 +43,7 @@ impl Terms {
 
     pub(super) fn urgency(&self, now: Time) -> Urgency {
         let deadline = self.deadline.map_or(Deadline::NEVER, |deadline| Deadline::at(now, Budget::expected(deadline)));
-        Urgency { arrived: now, birth: now, deadline, here: self.work, ahead: Duration::ZERO }
+        Urgency { arrived: now, birth: now, deadline, here: self.work, ..Urgency::default() }
     }
 }
 

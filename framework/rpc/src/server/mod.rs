@@ -278,7 +278,7 @@ impl ServerHandle {
 
 /// A queue of calls in the order that a server is to go by.
 fn ready_queue<T>(config: &ServerConfig) -> ReadyQueue<T> {
-    ReadyQueue::new(config.order).with_reserve(if config.refuses() { config.admission.reserve } else { 0.0 })
+    ReadyQueue::new(config.order).with_most(if config.refuses() { config.admission.max_queue } else { usize::MAX })
 }
 
 /// The counters of all threads together.

@@ -93,13 +93,13 @@ const NEARLY: u32 = 16;
 
 impl Limiter {
     pub(super) fn new(settings: &Settings) -> Self {
-        let reserve = if settings.refuses() { settings.admission.reserve } else { 0.0 };
+        let most = if settings.refuses() { settings.admission.max_queue } else { usize::MAX };
         let learned = Learned::new(settings.work_quantile, Margin::new(settings.late_share));
         Self {
             running: 0,
             waiting: 0,
             left: 0,
-            queue: ReadyQueue::new(settings.order).with_reserve(reserve),
+            queue: ReadyQueue::new(settings.order).with_most(most),
             calls: Slab::new(),
             methods: Methods::new(settings.methods, settings.admission, learned),
             crowd: (0, Duration::ZERO),
@@ -137,8 +137,12 @@ impl Limiter {
             self.running += 1;
             return Arrival::Begins(call);
         }
-        let urgency =
-            Urgency { arrived, birth: arrived, deadline, here: estimate.unwrap_or_default(), ahead: Duration::ZERO };
+        let here = estimate.unwrap_or_default();
+        let needed = match self.settings.refuses() {
+            true => self.settings.admission.needed(whole, needed),
+            false => Duration::ZERO,
+        };
+        let urgency = Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO, needed };
         let key = self.calls.insert(Waiter { call, stage: Stage::Waits(None) });
         self.queue.push(now, urgency, key);
         self.waiting += 1;

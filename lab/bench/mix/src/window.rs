@@ -262,7 +262,7 @@ fn work(
 fn urgency(job: &QueuedJob, service: &[Duration]) -> Urgency {
     let here = service[usize::from(job.class)];
     let deadline = Deadline::at(job.scheduled, Budget::expected(here * DEADLINE));
-    Urgency { arrived: job.scheduled, birth: job.scheduled, deadline, here, ahead: Duration::ZERO }
+    Urgency { arrived: job.scheduled, birth: job.scheduled, deadline, here, ..Urgency::default() }
 }
 
 fn outcome(plan: &Plan, start: Time, interruptions: u64) -> anyhow::Result<Outcome> {

@@ -437,7 +437,7 @@ impl<'a> Engine<'a> {
         let job = self.jobs.of(job);
         let arrived = Time::from_nanos(job.arrived);
         let here = self.known.left(job);
-        Urgency { arrived, birth: arrived, deadline: job.deadline, here, ahead: Duration::ZERO }
+        Urgency { arrived, birth: arrived, deadline: job.deadline, here, ..Urgency::default() }
     }
 
     /// Takes a worker out of the idle ones, wherever it is among them.

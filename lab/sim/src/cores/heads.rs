@@ -496,7 +496,7 @@ impl<'a> Run<'a> {
 fn urgency(jobs: &Jobs, known: &Known, job: u32) -> Urgency {
     let job = jobs.of(job);
     let arrived = Time::from_nanos(job.arrived);
-    Urgency { arrived, birth: arrived, deadline: job.deadline, here: known.left(job), ahead: Duration::ZERO }
+    Urgency { arrived, birth: arrived, deadline: job.deadline, here: known.left(job), ..Urgency::default() }
 }
 
 impl Report {

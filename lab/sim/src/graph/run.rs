@@ -233,7 +233,7 @@ impl<'a> Run<'a> {
         let now = self.simulation.now();
         let deadline = Deadline::at(now, budget);
         let ahead = self.ahead(station);
-        let urgency = Urgency { arrived: now, birth, deadline, here: Duration::ZERO, ahead };
+        let urgency = Urgency { arrived: now, birth, deadline, ahead, ..Urgency::default() };
         if self.stations[station].arrive(now, urgency, Part { request, budget }) {
             self.begin(station);
         } else {

@@ -46,13 +46,14 @@ impl Station {
             Some(unit) => (of.work_of(unit), of.workers),
             None => (of.merge.unwrap_or(of.work), 1),
         };
-        let reserve = graph.admission.map_or(0.0, |admission| admission.reserve);
+        let most = graph.admission.map_or(usize::MAX, |admission| admission.max_queue);
+        let most = graph.most_waiting.unwrap_or(usize::MAX).min(most);
         Self {
             stage,
             unit,
             work,
             stream: seed.stream("station", number as u64),
-            queue: ReadyQueue::new(graph.order).with_reserve(reserve),
+            queue: ReadyQueue::new(graph.order).with_most(most),
             most_waiting: graph.most_waiting.unwrap_or(usize::MAX),
             free,
             others: if unit.is_some() { 1.0 / of.share - 1.0 } else { 0.0 },
@@ -80,7 +81,11 @@ impl Station {
             return false;
         }
         let here = if self.by_work { self.estimate() } else { Duration::ZERO };
-        self.queue.push(now, Urgency { here, ..urgency }, part);
+        let needed = match &self.admission {
+            Some(admission) => admission.config().needed(part.budget, self.estimate),
+            None => Duration::ZERO,
+        };
+        self.queue.push(now, Urgency { here, needed, ..urgency }, part);
         true
     }
 

@@ -302,7 +302,8 @@ impl EventLoop {
     ) {
         let Judged { method, gate, reported } = judged;
         let Checked { peer: caller, charge, tenant } = checked;
-        let (name, estimate) = (self.role.router.at(method).name, self.known::<PLAIN>(tenant, method).estimate);
+        let name = self.role.router.at(method).name;
+        let Known { estimate, needed } = self.known::<PLAIN>(tenant, method);
         if let Some(sharing) = self.sharing.as_mut().filter(|_| !PLAIN) {
             sharing.came(tenant);
         }
@@ -311,7 +312,11 @@ impl EventLoop {
         let metadata = Metadata::received(arrival.metadata.take(), &self.role.config.pass_on);
         let request = Received { gate, birth, parallel_unit, method: name, metadata };
         let (here, ahead) = estimate.unwrap_or_default();
-        let urgency = Urgency { arrived: received, birth, deadline, here, ahead };
+        let needed = match self.role.config.refuses() {
+            true => self.role.config.admission.needed(deadline.budget(received), needed),
+            false => Duration::ZERO,
+        };
+        let urgency = Urgency { arrived: received, birth, deadline, here, ahead, needed };
         let reply_guard = |inbox| ReplyGuard::new(inbox, peer, call, method, tenant);
         let caller = caller.as_ref().or_else(|| self.net.identity(peer));
         if self.role.workers.is_empty() {
