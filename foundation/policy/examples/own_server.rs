@@ -73,8 +73,8 @@ impl Server {
     fn new(order: Order, config: AdmissionConfig) -> Self {
         let method =
             || Method { admission: Admission::new(config), times: ServiceTimes::new(), margin: Margin::new(0.01) };
-        let reserve = if config.enabled { config.reserve } else { 0.0 };
-        let queue = ReadyQueue::new(order).with_reserve(reserve);
+        let most = if config.enabled { config.max_queue } else { usize::MAX };
+        let queue = ReadyQueue::new(order).with_most(most);
         let state = Mutex::new(State { queue, methods: [method(), method()], is_over: false });
         Self { origin: Instant::now(), state, has_work: Condvar::new() }
     }
@@ -101,7 +101,8 @@ impl Server {
             drop(state);
             return answer(answers, number, false);
         }
-        let urgency = Urgency { arrived: now, birth: now, deadline, here, ..Urgency::default() };
+        let needed = asked.admission.config().needed(whole, needed);
+        let urgency = Urgency { arrived: now, birth: now, deadline, here, needed, ..Urgency::default() };
         let call = Call { number, method, deadline, whole, answers: Arc::clone(answers) };
         state.queue.push(now, urgency, call);
         self.has_work.notify_one();

@@ -34,7 +34,7 @@ pub struct Margin {
 
 impl Margin {
     /// By how many times the work one late request widens the margin.
-    pub const STEP: f64 = 1.0;
+    pub const STEP: f64 = 0.1;
     /// The narrowest, the work alone, and the widest.
     pub const RANGE: (f64, f64) = (1.0, 64.0);
 

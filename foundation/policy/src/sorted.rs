@@ -145,13 +145,6 @@ impl<T: Ord> Sorted<T> {
         first
     }
 
-    /// Drops everything.
-    pub(crate) fn clear(&mut self) {
-        self.lines.iter_mut().for_each(VecDeque::clear);
-        self.heap.clear();
-        self.used = 0;
-    }
-
     /// Takes out what `is_out` is true for. Linear.
     pub(crate) fn extract(&mut self, is_out: impl Fn(&T) -> bool, mut out: impl FnMut(T)) {
         for line in &mut self.lines {

@@ -619,6 +619,8 @@ impl<J: Job, K> Place<J, K> {
             return Ok(());
         }
         let mut runner = runners.take()?;
+        // Nobody refuses it any more.
+        self.given.needed = Duration::ZERO;
         if let Progress::Fresh(job) = std::mem::replace(&mut self.progress, Progress::Free) {
             runner.assign(runners, job);
             self.progress = Progress::Begun(runner);

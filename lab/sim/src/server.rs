@@ -259,7 +259,10 @@ impl Learned {
         let (arrived, deadline) = (call.arrived, call.deadline);
         let left = self.estimate.checked_sub(call.had).or_else(|| self.times.left(call.had.into()));
         let here = left.unwrap_or(call.had);
-        let needed = self.admission.config().needed(deadline.budget(arrived), self.needed());
+        let needed = match call.began {
+            Some(_) => Duration::ZERO,
+            None => self.admission.config().needed(deadline.budget(arrived), self.needed()),
+        };
         Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO, needed }
     }
 }

@@ -11,8 +11,10 @@ use std::cmp::Ordering;
 /// One of those that are to be in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Member {
-    /// When it has to be done, in nanoseconds of the clock.
+    /// The earliest goes first, in nanoseconds of the clock.
     pub(super) due: i64,
+    /// When it has to be done, in the same.
+    pub(super) until: i64,
     /// Of equals the smallest goes first. No two have both in common, and none has the greatest there is.
     pub(super) turn: i64,
     pub(super) work: i64,
@@ -78,7 +80,7 @@ impl Feasibility {
     pub(super) fn insert(&mut self, member: Member) {
         let id = member.id as usize;
         if id >= self.nodes.len() {
-            let absent = Member { due: 0, turn: 0, work: 0, id: NONE };
+            let absent = Member { due: 0, until: 0, turn: 0, work: 0, id: NONE };
             let node = Node { member: absent, less: NONE, greater: NONE, priority: 0, all: 0, longest: 0, lead: 0 };
             self.nodes.resize(id + 1, node);
         }
@@ -123,7 +125,7 @@ impl Feasibility {
             let less = self.node(at.less);
             let until = before + less.map_or(0, |less| less.all) + at.member.work;
             let of_less = less.map_or(i64::MAX, |less| self.lead_behind(less.lead, before));
-            let own = self.lead_behind(at.member.due, until);
+            let own = self.lead_behind(at.member.until, until);
             let greater = self.node(at.greater);
             let of_greater = greater.map_or(i64::MAX, |greater| self.lead_behind(greater.lead, until));
             match (less, greater) {
@@ -169,7 +171,7 @@ impl Feasibility {
 
     /// The one with the most work, of several the first.
     pub(super) fn longest(&self) -> Option<Member> {
-        let all = Member { due: i64::MAX, turn: i64::MAX, work: 0, id: NONE };
+        let all = Member { due: i64::MAX, until: i64::MAX, turn: i64::MAX, work: 0, id: NONE };
         self.longest_until(&all)
     }
 
@@ -189,13 +191,13 @@ impl Feasibility {
     #[inline]
     fn renew(&mut self, id: u32) {
         let node = &self.nodes[id as usize];
-        let Member { due, work, .. } = node.member;
+        let Member { until: last, work, .. } = node.member;
         let (less, greater) = (self.node(node.less), self.node(node.greater));
         let until = less.map_or(0, |less| less.all) + work;
         let all = until + greater.map_or(0, |greater| greater.all);
         let longest = |node: Option<&Node>| node.map_or(0, |node| node.longest);
         let longest = longest(less).max(work).max(longest(greater));
-        let lead = self.lead_behind(due.min(greater.map_or(i64::MAX, |greater| greater.lead)), until);
+        let lead = self.lead_behind(last.min(greater.map_or(i64::MAX, |greater| greater.lead)), until);
         let lead = lead.min(less.map_or(i64::MAX, |less| less.lead));
         let node = &mut self.nodes[id as usize];
         (node.all, node.longest, node.lead) = (all, longest, lead);
@@ -259,7 +261,7 @@ mod tests {
         let (mut until, mut tightest) = (0, None);
         for &member in all {
             until += member.work;
-            let lead = member.due - until * slowdown;
+            let lead = member.until - until * slowdown;
             if tightest.is_none_or(|(_, least)| lead < least) {
                 tightest = Some((member, lead));
             }
@@ -277,11 +279,11 @@ mod tests {
     proptest! {
         #[test]
         fn the_tree_knows_what_a_search_finds(
-            acts in vec((0..3_u8, 0..32_u32, 0..100_i64, 1..9_i64), 1..200),
+            acts in vec((0..3_u8, 0..32_u32, 0..100_i64, 0..50_i64, 1..9_i64), 1..200),
             slowdowns in vec(1..4_i64, 3),
         ) {
             let (mut tree, mut all) = (Feasibility::new(), Vec::<Member>::new());
-            for (at, (act, id, due, work)) in acts.into_iter().enumerate() {
+            for (at, (act, id, due, before, work)) in acts.into_iter().enumerate() {
                 let slowdown = slowdowns[at / 70];
                 tree.set_slowdown(slowdown as f64);
                 let there = all.iter().position(|member| member.id == id);
@@ -291,7 +293,7 @@ mod tests {
                         tree.remove(id);
                     }
                     None => {
-                        let member = Member { due, turn: at as i64, work, id };
+                        let member = Member { due, until: due - before, turn: at as i64, work, id };
                         all.push(member);
                         tree.insert(member);
                     }
@@ -303,7 +305,7 @@ mod tests {
                 prop_assert_eq!(tree.first(), expected.map(|(first, ..)| first));
                 prop_assert_eq!(tree.tightest(), expected.map(|(_, tightest, lead)| (tightest, lead)));
                 prop_assert_eq!(tree.longest(), longest(&all, (i64::MAX, i64::MAX)));
-                let until = Member { due, turn: i64::MAX, work: 0, id: NONE };
+                let until = Member { due, until: due, turn: i64::MAX, work: 0, id: NONE };
                 prop_assert_eq!(tree.longest_until(&until), longest(&all, until.key()));
             }
         }

@@ -417,10 +417,10 @@ fn work_left(urgency: &Urgency) -> i64 {
     nanos(urgency.here).clamp(1, HOUR).cast_signed()
 }
 
-/// Whether it can't be in time any more.
+/// Whether it can't be in time any more, or would be refused.
 #[inline]
 fn is_late(urgency: &Urgency, now: i64) -> bool {
-    now.saturating_add(work_left(urgency)) > urgency.due()
+    now > urgency.latest_start(work_left(urgency))
 }
 
 /// From when on it is watched, by 1 above, if it has a deadline.
@@ -431,11 +431,13 @@ fn watched_from(urgency: &Urgency) -> i64 {
     latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
 }
 
-/// As one of those watched: it has to be done when it would be if it began at the latest.
+/// As one of those watched. The earliest deadline goes first, whatever a call has to have left when it begins: of those that can't
+/// all begin in time those are refused that have more to wait for than others.
 #[inline]
 fn member(urgency: &Urgency, turn: i64, id: u32) -> Member {
     let work = work_left(urgency);
-    Member { due: urgency.latest_start(work).saturating_add(work), turn, work, id }
+    let until = urgency.latest_start(work).saturating_add(work);
+    Member { due: urgency.due(), until, turn, work, id }
 }
 
 /// What the guard calls the one that runs, and one that waits.

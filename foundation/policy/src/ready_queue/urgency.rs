@@ -18,8 +18,7 @@ pub struct Urgency {
     pub here: Duration,
     /// The learned time of the stages still ahead.
     pub ahead: Duration,
-    /// What has to be left until it expires when it begins, or it is [refused](crate::Admission::recheck). It stays when it has
-    /// begun, so that it isn't held up by those that would be refused sooner.
+    /// What has to be left until it expires when it begins, or it is [refused](crate::Admission::recheck); zero once it has begun.
     pub needed: Duration,
 }
 

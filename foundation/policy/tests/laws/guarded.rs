@@ -93,6 +93,16 @@ fn of_a_long_call_and_a_short_one_that_cant_both_be_in_time_the_long_one_is_left
 }
 
 #[test]
+fn where_half_of_the_queue_is_full_long_work_waits() {
+    let first = |short: u64| {
+        let long = (work(MS, Some(10 * MS), 2 * MS), 0);
+        let others = (1..=short).map(|n| (work(9 * MS, None, 10 * US), n));
+        queue([long].into_iter().chain(others)).with_most(40).pop(at(9 * MS)).map(|(_, name)| name)
+    };
+    assert_eq!((first(18), first(19)), (Some(0), Some(1)));
+}
+
+#[test]
 fn nobody_is_passed_over_for_ever() {
     let long = (work(Duration::ZERO, None, 100 * US), true);
     let after = |span| {
@@ -113,8 +123,8 @@ fn work_that_had_more_than_was_expected_goes_behind_what_is_fresh() {
 }
 
 /// A queue that has drained so many times as slowly as its calls' work says, each of them a millisecond; and when.
-fn drained(slowdown: u32, idle: Duration, reserve: f64) -> (ReadyQueue<u64>, Duration) {
-    let mut queue = ReadyQueue::new(Order::Guarded).with_reserve(reserve);
+fn drained(slowdown: u32, idle: Duration) -> (ReadyQueue<u64>, Duration) {
+    let mut queue = ReadyQueue::new(Order::Guarded);
     let mut now = MS;
     // As many as are looked at before something is learned, again and again, and none more.
     for n in 0..2400 {
@@ -134,17 +144,12 @@ fn drained(slowdown: u32, idle: Duration, reserve: f64) -> (ReadyQueue<u64>, Dur
 #[derive(Default)]
 struct Model {
     waiting: Vec<(i64, Urgency, u64)>,
-    /// The share of its budget that a call is to have when it comes up.
-    reserve: f64,
+    /// How many may wait.
+    most: usize,
     /// How many times its work a call takes; none learned is 0.
     slowdown: u32,
-    overloaded: bool,
-    /// Those that came in an overload.
-    came_in_overload: Vec<u64>,
     /// Those whose time to be watched has come, and whether they still are.
     watched: Vec<(u64, bool)>,
-    /// The latest deadline of all that were watched since nobody was.
-    latest: Option<i64>,
 }
 
 impl Model {
@@ -153,97 +158,86 @@ impl Model {
         expires.map_or(i64::MAX, |expires| expires - urgency.ahead.as_nanos() as i64)
     }
 
-    /// When it is done if it begins as its reserve does.
-    fn safe_due(&self, urgency: &Urgency) -> i64 {
-        let due = Self::due(urgency);
-        if due == i64::MAX {
+    /// When it has to begin, to be in time and not to be refused.
+    fn start(urgency: &Urgency) -> i64 {
+        let due = Self::due(urgency) - Self::left(urgency);
+        if urgency.needed.is_zero() {
             return due;
         }
-        let budget = (due - urgency.arrived.as_nanos().cast_signed()).max(0);
-        due - ((budget as f64 * self.reserve) as i64 - Self::left(urgency)).max(0)
-    }
-
-    fn push(&mut self, turn: i64, urgency: Urgency, id: u64) {
-        self.waiting.push((turn, urgency, id));
-        if self.overloaded {
-            self.came_in_overload.push(id);
-        }
-    }
-
-    /// Those of the watched that can't be in time aren't watched any more, if they are first; whoever is then.
-    fn first_watched(&mut self, now: i64) -> Option<(Urgency, u64)> {
-        loop {
-            let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
-            let &(_, urgency, id) = watched.min_by_key(|(turn, urgency, _)| (Self::due(urgency), *turn))?;
-            let done = now + Self::left(&urgency);
-            self.overloaded |= done > self.safe_due(&urgency);
-            if done <= Self::due(&urgency) {
-                return Some((urgency, id));
-            }
-            self.watched.iter_mut().filter(|(known, _)| *known == id).for_each(|(_, is)| *is = false);
-        }
-    }
-
-    /// How long so much work takes.
-    fn takes(&self, work: i64) -> i64 {
-        work * i64::from(self.slowdown.max(1))
+        let expires = urgency.deadline.expires().map_or(i64::MAX, |time| time.as_nanos().cast_signed());
+        due.min(expires - urgency.needed.as_nanos() as i64)
     }
 
     fn left(urgency: &Urgency) -> i64 {
         (urgency.here.as_nanos() as i64).clamp(1, 3_600_000_000_000)
     }
 
+    fn is_late(urgency: &Urgency, now: i64) -> bool {
+        now + Self::left(urgency) > Self::due(urgency)
+    }
+
+    /// The watched, the earliest that has to be done first, and what each has to spare if all before it go before it.
+    fn guard(&self, now: i64) -> Vec<(Urgency, u64, i64)> {
+        let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
+        let mut watched: Vec<_> = watched.collect();
+        let done = |urgency: &Urgency| Self::start(urgency) + Self::left(urgency);
+        watched.sort_by_key(|(turn, urgency, _)| (done(urgency), *turn));
+        let mut until = 0;
+        let spare = watched.into_iter().map(|(_, urgency, id)| {
+            until += Self::left(urgency) * i64::from(self.slowdown.max(1));
+            (*urgency, *id, done(urgency) - now - until)
+        });
+        spare.collect()
+    }
+
+    /// Who of these isn't to be watched any more.
+    fn gives_way(&self, guard: &[(Urgency, u64, i64)], now: i64) -> Option<u64> {
+        let (first, id, _) = guard.first()?;
+        if Self::is_late(first, now) {
+            return Some(*id);
+        }
+        let longest = |of: &[(Urgency, u64, i64)]| {
+            let longest = of.iter().rev().max_by_key(|(urgency, ..)| Self::left(urgency));
+            longest.map(|(urgency, id, _)| (Self::left(urgency), *id))
+        };
+        if self.waiting.len() >= self.most.div_ceil(2) {
+            let all: i64 = self.waiting.iter().map(|(_, urgency, _)| Self::left(urgency)).sum();
+            let mean = all / self.waiting.len() as i64;
+            if let Some((_, id)) = longest(guard).filter(|(work, _)| work / 4 > mean) {
+                return Some(id);
+            }
+        }
+        let at = (0..guard.len()).min_by_key(|at| guard[*at].2)?;
+        let (tightest, id, spare) = guard[at];
+        if spare >= 0 {
+            return None;
+        }
+        if Self::is_late(&tightest, now) {
+            return Some(id);
+        }
+        longest(&guard[..=at]).filter(|(work, _)| work / 4 > Self::left(&tightest)).map(|(_, id)| id)
+    }
+
     /// Which one goes first.
     fn first(&mut self, now: Time) -> Option<u64> {
         let now = now.as_nanos().cast_signed();
-        if !self.waiting.iter().any(|(_, _, id)| self.watched.contains(&(*id, true))) {
-            self.latest = None;
-        }
-        let is_late = |urgency: &Urgency| now + Self::left(urgency) > Self::due(urgency);
         for (_, urgency, id) in self.waiting.iter().filter(|(_, urgency, _)| urgency.deadline != Deadline::NEVER) {
-            let start = self.safe_due(urgency) - Self::left(urgency);
-            let from = start - (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 2;
-            if (from <= now || self.came_in_overload.contains(id)) && self.watched.iter().all(|(known, _)| known != id)
-            {
-                self.watched.push((*id, !is_late(urgency)));
-                if !is_late(urgency) {
-                    self.latest = self.latest.max(Some(Self::due(urgency)));
-                }
+            let start = Self::start(urgency);
+            let from = start - (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 4 * 2;
+            if from <= now && self.watched.iter().all(|(known, _)| known != id) {
+                self.watched.push((*id, !Self::is_late(urgency, now)));
             }
         }
-        self.first_watched(now);
-        // Not all can be in time.
-        loop {
-            let watched: Vec<_> =
-                self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true))).collect();
-            let all: i64 = watched.iter().map(|(_, urgency, _)| Self::left(urgency)).sum();
-            let longest = watched.iter().max_by_key(|(turn, urgency, _)| (Self::left(urgency), -turn));
-            let (Some((_, urgency, given_up)), Some(latest)) = (longest, self.latest) else { break };
-            if self.takes(all) <= latest - now || Self::left(urgency) * watched.len() as i64 <= 2 * all {
-                break;
-            }
-            let given_up = *given_up;
-            self.watched.iter_mut().filter(|(known, _)| *known == given_up).for_each(|(_, is)| *is = false);
+        let guard = loop {
+            let guard = self.guard(now);
+            let Some(id) = self.gives_way(&guard, now) else { break guard };
+            self.watched.iter_mut().filter(|(known, _)| *known == id).for_each(|(_, is)| *is = false);
+        };
+        // A call of a millisecond is under way as a rule, if anything was learned.
+        let margin = (i64::from(self.slowdown) * 1_000_000).max(20_000);
+        if guard.iter().any(|(_, _, spare)| *spare <= margin) {
+            return guard.first().map(|(_, id, _)| *id);
         }
-        let first = self.first_watched(now);
-        let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
-        let busy: i64 = watched.map(|(_, urgency, _)| Self::left(urgency)).sum();
-        // At least one call of a millisecond comes between, if anything was learned.
-        let margin = i64::from(self.slowdown) * 1_000_000;
-        let busy = self.takes(busy) + margin.max(20_000);
-        if let Some((urgency, id)) = first.filter(|(urgency, _)| self.safe_due(urgency) - now <= busy) {
-            // Unless it is too late for a short one then.
-            let starts = |urgency: &Urgency| self.safe_due(urgency) - Self::left(urgency);
-            let others = self.waiting.iter().filter(|(_, _, it)| *it != id && self.watched.contains(&(*it, true)));
-            let tightest = others.filter(|(_, urgency, _)| starts(urgency) >= now);
-            let tightest = tightest.min_by_key(|(turn, urgency, _)| (starts(urgency), *turn));
-            let is_spared = |(_, short, _): &&(i64, Urgency, u64)| {
-                starts(short) - now <= self.takes(Self::left(&urgency)) + 20_000
-                    && Self::left(short) <= Self::left(&urgency) / 4
-            };
-            return Some(tightest.filter(is_spared).map_or(id, |(_, _, id)| *id));
-        }
-        self.overloaded = false;
         let rank = |urgency: &Urgency| {
             let (arrived, here) = (urgency.arrived.as_nanos() as i128, urgency.here.as_nanos() as i128);
             // To within an eighth.
@@ -261,7 +255,8 @@ proptest! {
     fn the_queue_is_a_list_that_is_searched_by_the_rules(
         urgencies in vec((urgency(), 0..1_u64 << 30, 0..1_u64 << 30), 6),
         acts in vec((0..6_u8, 0..6_usize, 0..1_u64 << 28), 0..120),
-        reserve in prop_oneof![Just(0.0), 0.0..1.0_f64],
+        needed in prop_oneof![Just(0.0), 0.0..1.0_f64],
+        most in prop_oneof![Just(usize::MAX), 1..40_usize],
         slowdown in prop_oneof![Just(0), 1..20_u32],
     ) {
         // Spans short enough for each other to matter.
@@ -270,13 +265,15 @@ proptest! {
             let has_deadline = urgency.deadline != Deadline::NEVER;
             let budget = if has_deadline { Budget::expected(Duration::from_nanos(8 * budget)) } else { Budget::UNLIMITED };
             let (here, ahead) = (Duration::from_nanos(here), Duration::from_nanos(here / 3));
-            Urgency { arrived, birth: arrived, deadline: Deadline::at(arrived, budget), here, ahead }
+            let needed = budget.remaining().map_or(Duration::ZERO, |budget| budget.mul_f64(needed));
+            Urgency { arrived, birth: arrived, deadline: Deadline::at(arrived, budget), here, ahead, needed }
         }).collect();
-        let mut queue = match slowdown {
-            0 => ReadyQueue::new(Order::Guarded).with_reserve(reserve),
-            _ => drained(slowdown, Duration::ZERO, reserve).0,
+        let queue = match slowdown {
+            0 => ReadyQueue::new(Order::Guarded),
+            _ => drained(slowdown, Duration::ZERO).0,
         };
-        let (mut model, mut now) = (Model { reserve, slowdown, ..Model::default() }, Time::from_nanos(1 << 40));
+        let mut queue = queue.with_most(most);
+        let (mut model, mut now) = (Model { most, slowdown, ..Model::default() }, Time::from_nanos(1 << 40));
         for (turn, (act, which, passed)) in (1_i64..).zip(acts) {
             now = now + Duration::from_nanos(passed);
             let (id, urgency) = (turn.unsigned_abs(), urgencies[which]);
@@ -310,16 +307,17 @@ proptest! {
         passed in 0..1_u64 << 26,
         before in vec(0..1_u64 << 24, 0..4),
         part in 0.0..1.0_f64,
-        reserve in prop_oneof![Just(0.0), 0.0..1.0_f64],
+        needed in prop_oneof![Just(0.0), 0.0..1.0_f64],
         slowdown in prop_oneof![Just(0), 1..20_u32],
     ) {
         let (mut queue, began) = match slowdown {
-            0 => (ReadyQueue::new(Order::Guarded).with_reserve(reserve), MS),
-            _ => drained(slowdown, Duration::ZERO, reserve),
+            0 => (ReadyQueue::new(Order::Guarded), MS),
+            _ => drained(slowdown, Duration::ZERO),
         };
         let mut all = all.into_iter().map(|(here, budget)| {
             let budget = (budget % 3 > 0).then(|| Duration::from_nanos(budget));
-            work(began, budget, Duration::from_nanos(here))
+            let needed = budget.map_or(Duration::ZERO, |budget| budget.mul_f64(needed));
+            Urgency { needed, ..work(began, budget, Duration::from_nanos(here)) }
         });
         let own = all.next().expect("there is one at least");
         all.for_each(|urgency| queue.push(at(began), urgency, 0));
@@ -357,7 +355,7 @@ fn the_shortest_goes_on_until_another_may_be_at_risk_or_its_own_work_is_not_know
 fn the_guard_knows_how_long_what_waits_takes() {
     // How many calls of a millisecond make up the 21 ms that are left, with the one whose turn it may just be.
     let most = |slowdown, idle| {
-        let (mut queue, now) = drained(slowdown, idle, 0.0);
+        let (mut queue, now) = drained(slowdown, idle);
         (1..=30).find(|&n| {
             for id in 0..n {
                 queue.push(at(now), work(now, Some(60 * MS), MS), id);

@@ -139,7 +139,7 @@ impl Limiter {
         }
         let here = estimate.unwrap_or_default();
         let needed = match self.settings.refuses() {
-            true => self.settings.admission.needed(whole, needed),
+            true => self.settings.admission.needed(call.whole, needed),
             false => Duration::ZERO,
         };
         let urgency = Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO, needed };
