@@ -6,9 +6,9 @@
 //! slack stealing gives it to work without deadlines (Lehoczky and Ramos-Thuel, RTSS 1992), and not more than that.
 //!
 //! # Who is at risk
-//! 1. A call that has used up [half](SHARE) of the time that it could wait when it arrived is *watched*. Earlier, and the
-//!    guard would cost those something that are in no hurry; what has half of its time left is at risk only where so much has come
-//!    that all of it will be late.
+//! 1. A call that has used up [half](SHARE) of the time that it could wait when it arrived is *watched*. Earlier, and calls
+//!    that are in no hurry would cost something for nothing. But what comes while others are at risk is watched as it comes: who
+//!    isn't waits for all of them, and where there is more to do than can be done, the tight ones would be too late by then.
 //! 2. Of those watched each is done, if the earliest deadline goes first, when all that is due before it is done: that is
 //!    known [for all of them](super::feasibility), with their estimates times what the queue was [seen to take](super::drain)
 //!    where others have a part of the core. As long as each has time to spare then, more than a [margin](MARGIN) or what it takes until
@@ -82,6 +82,8 @@ pub(super) struct Guarded<T> {
     alarms: Sorted<Entry>,
     next_alarm: i64,
     guard: Feasibility,
+    /// Whether somebody was at risk when that was asked last.
+    is_pressed: bool,
     waiting: i64,
     drain: Drain,
     /// Who comes is turned away if so many wait.
@@ -117,6 +119,7 @@ impl<T> Guarded<T> {
             alarms: Sorted::new(),
             next_alarm: i64::MAX,
             guard: Feasibility::new(),
+            is_pressed: false,
             waiting: 0,
             drain: Drain::new(),
             most: usize::MAX,
@@ -157,7 +160,7 @@ impl<T> Guarded<T> {
         };
         self.rest.push(Entry { key: self.rank(&urgency), turn, slot });
         if urgency.deadline.expires().is_some() {
-            let from = watched_from(&urgency);
+            let from = self.watched_from(&urgency);
             self.next_alarm = self.next_alarm.min(from);
             self.alarms.push(Entry { key: from, turn, slot });
         }
@@ -174,12 +177,18 @@ impl<T> Guarded<T> {
         let now = signed(now);
         self.drain.asked(now);
         self.watch(now);
-        let is_watched = urgency.deadline.expires().is_some() && watched_from(urgency) <= now && !is_late(urgency, now);
-        let own = is_watched.then_some(urgency);
-        if (own.is_some() || self.guard.len() > 0)
-            && let Some(first) = self.first_at_risk(now, own)
-        {
-            return first == OWN;
+        let may_be_watched = urgency.deadline.expires().is_some() && !is_late(urgency, now);
+        let own = Some(urgency).filter(|own| may_be_watched && self.watched_from(own) <= now);
+        if own.is_some() || self.guard.len() > 0 {
+            let mut first = self.first_at_risk(now, own);
+            if first.is_some() && own.is_none() && may_be_watched {
+                // It would be watched as it comes.
+                first = self.first_at_risk(now, Some(urgency));
+                self.is_pressed = true;
+            }
+            if let Some(first) = first {
+                return first == OWN;
+            }
         }
         let first = self.first_of_rest();
         first.is_none_or(|first| self.rank(urgency) < first.key)
@@ -217,6 +226,7 @@ impl<T> Guarded<T> {
         {
             return Some(slot_of(first));
         }
+        self.is_pressed = false;
         loop {
             let first = self.rest.pop()?;
             if !self.is_stale(&first) {
@@ -253,6 +263,7 @@ impl<T> Guarded<T> {
         }
         let margin = MARGIN.max(self.drain.gap());
         let is_at_risk = self.guard.tightest().is_some_and(|(_, lead)| lead.saturating_sub(now) <= margin);
+        self.is_pressed = is_at_risk;
         let first = self.guard.first().filter(|_| is_at_risk).map(|first| first.id);
         if is_own_there {
             self.guard.remove(OWN);
@@ -324,6 +335,17 @@ impl<T> Guarded<T> {
         if self.len() == 0 {
             self.drain.rests();
         }
+    }
+
+    /// From when on it is watched, by 1 above, if it has a deadline.
+    #[inline]
+    fn watched_from(&self, urgency: &Urgency) -> i64 {
+        if self.is_pressed {
+            return i64::MIN;
+        }
+        let arrived = signed(urgency.arrived);
+        let latest_start = urgency.latest_start(work_left(urgency));
+        latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
     }
 
     /// What the rest goes by.
@@ -421,14 +443,6 @@ fn work_left(urgency: &Urgency) -> i64 {
 #[inline]
 fn is_late(urgency: &Urgency, now: i64) -> bool {
     now > urgency.latest_start(work_left(urgency))
-}
-
-/// From when on it is watched, by 1 above, if it has a deadline.
-#[inline]
-fn watched_from(urgency: &Urgency) -> i64 {
-    let arrived = signed(urgency.arrived);
-    let latest_start = urgency.latest_start(work_left(urgency));
-    latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
 }
 
 /// As one of those watched. The earliest deadline goes first, whatever a call has to have left when it begins: of those that can't

@@ -150,9 +150,19 @@ struct Model {
     slowdown: u32,
     /// Those whose time to be watched has come, and whether they still are.
     watched: Vec<(u64, bool)>,
+    /// Whether somebody was at risk when that was asked last, and those that came then.
+    is_pressed: bool,
+    pressed: Vec<u64>,
 }
 
 impl Model {
+    fn push(&mut self, turn: i64, urgency: Urgency, id: u64) {
+        self.waiting.push((turn, urgency, id));
+        if self.is_pressed {
+            self.pressed.push(id);
+        }
+    }
+
     fn due(urgency: &Urgency) -> i64 {
         let expires = urgency.deadline.expires().map(|time| time.as_nanos().cast_signed());
         expires.map_or(i64::MAX, |expires| expires - urgency.ahead.as_nanos() as i64)
@@ -173,15 +183,15 @@ impl Model {
     }
 
     fn is_late(urgency: &Urgency, now: i64) -> bool {
-        now + Self::left(urgency) > Self::due(urgency)
+        now > Self::start(urgency)
     }
 
-    /// The watched, the earliest that has to be done first, and what each has to spare if all before it go before it.
+    /// The watched, the earliest deadline first, and what each has to spare if all before it go before it.
     fn guard(&self, now: i64) -> Vec<(Urgency, u64, i64)> {
         let watched = self.waiting.iter().filter(|(_, _, id)| self.watched.contains(&(*id, true)));
         let mut watched: Vec<_> = watched.collect();
         let done = |urgency: &Urgency| Self::start(urgency) + Self::left(urgency);
-        watched.sort_by_key(|(turn, urgency, _)| (done(urgency), *turn));
+        watched.sort_by_key(|(turn, urgency, _)| (Self::due(urgency), *turn));
         let mut until = 0;
         let spare = watched.into_iter().map(|(_, urgency, id)| {
             until += Self::left(urgency) * i64::from(self.slowdown.max(1));
@@ -224,7 +234,7 @@ impl Model {
         for (_, urgency, id) in self.waiting.iter().filter(|(_, urgency, _)| urgency.deadline != Deadline::NEVER) {
             let start = Self::start(urgency);
             let from = start - (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 4 * 2;
-            if from <= now && self.watched.iter().all(|(known, _)| known != id) {
+            if (from <= now || self.pressed.contains(id)) && self.watched.iter().all(|(known, _)| known != id) {
                 self.watched.push((*id, !Self::is_late(urgency, now)));
             }
         }
@@ -235,7 +245,8 @@ impl Model {
         };
         // A call of a millisecond is under way as a rule, if anything was learned.
         let margin = (i64::from(self.slowdown) * 1_000_000).max(20_000);
-        if guard.iter().any(|(_, _, spare)| *spare <= margin) {
+        self.is_pressed = guard.iter().any(|(_, _, spare)| *spare <= margin);
+        if self.is_pressed {
             return guard.first().map(|(_, id, _)| *id);
         }
         let rank = |urgency: &Urgency| {
