@@ -22,8 +22,8 @@ use std::time::Duration;
 /// let ms = Duration::from_millis;
 /// let mut margin = Margin::new(0.01);
 /// assert_eq!(margin.needed(ms(4)), ms(4));
-/// // One that began with 10 ms left was late all the same: the next has to have more than its work.
-/// margin.observe(true, ms(4), Some(ms(10)));
+/// // Some that began with 10 ms left were late all the same: the next has to have more than its work.
+/// (0..10).for_each(|_| margin.observe(true, ms(4), Some(ms(10))));
 /// assert!(margin.needed(ms(4)) > ms(7));
 /// ```
 #[derive(Clone, Debug)]

@@ -311,7 +311,11 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
             next = arrivals.next();
             let own = &mut learned[call.method];
             if queue.len() >= core.admission.max_queue {
-                for (_, call) in queue.shed(core.admission.max_queue.div_ceil(SHED), own.estimate * LONGER, |call: &Call| call.began.is_none()) {
+                for (_, call) in
+                    queue.shed(core.admission.max_queue.div_ceil(SHED), own.estimate * LONGER, |call: &Call| {
+                        call.began.is_none()
+                    })
+                {
                     count(&call, None);
                 }
             }

@@ -6,8 +6,8 @@
 //! slack stealing gives it to work without deadlines (Lehoczky and Ramos-Thuel, RTSS 1992), and not more than that.
 //!
 //! # Who is at risk
-//! 1. A call that has used up [half](SHARE) of the time that it could wait when it arrived is *watched*. Earlier, and calls
-//!    that are in no hurry would cost something for nothing. But what comes while others are at risk is watched as it comes: who
+//! 1. A call that has used up [half](SHARE) of the time that it could wait when it arrived, or has not much more than a
+//!    [margin](MARGIN) left, is *watched*. Earlier, and calls that are in no hurry would cost something for nothing. But what comes while others are at risk is watched as it comes: who
 //!    isn't waits for all of them, and where there is more to do than can be done, the tight ones would be too late by then.
 //! 2. Of those watched each is done, if the earliest deadline goes first, when all that is due before it is done: that is
 //!    known [for all of them](super::feasibility), with their estimates times what the queue was [seen to take](super::drain)
@@ -46,8 +46,9 @@ use std::time::Duration;
 /// The share of the time to spare that is left when a call is watched, in quarters.
 const SHARE: i64 = 2;
 
-/// How much time to spare, in nanoseconds, is as good as none: a quantum's overshoot and the event loop's own work.
-const MARGIN: i64 = 20_000;
+/// How much time to spare, in nanoseconds, is as good as none: what passes before a call that has come is looked for, until its
+/// reply is posted, and on the way back, which a caller's deadline includes and its server doesn't see; and a quantum's overshoot.
+const MARGIN: i64 = 200_000;
 
 /// How many times its own remaining work a call can be overtaken by what comes later.
 const PATIENCE: i64 = 1000;
@@ -345,7 +346,7 @@ impl<T> Guarded<T> {
         }
         let arrived = signed(urgency.arrived);
         let latest_start = urgency.latest_start(work_left(urgency));
-        latest_start - (latest_start.max(arrived) - arrived) / 4 * SHARE
+        latest_start.saturating_sub(((latest_start.max(arrived) - arrived) / 4 * SHARE).max(2 * MARGIN))
     }
 
     /// What the rest goes by.

@@ -233,7 +233,8 @@ impl Model {
         let now = now.as_nanos().cast_signed();
         for (_, urgency, id) in self.waiting.iter().filter(|(_, urgency, _)| urgency.deadline != Deadline::NEVER) {
             let start = Self::start(urgency);
-            let from = start - (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 4 * 2;
+            let half = (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 4 * 2;
+            let from = start - half.max(400_000);
             if (from <= now || self.pressed.contains(id)) && self.watched.iter().all(|(known, _)| known != id) {
                 self.watched.push((*id, !Self::is_late(urgency, now)));
             }
@@ -244,7 +245,7 @@ impl Model {
             self.watched.iter_mut().filter(|(known, _)| *known == id).for_each(|(_, is)| *is = false);
         };
         // A call of a millisecond is under way as a rule, if anything was learned.
-        let margin = (i64::from(self.slowdown) * 1_000_000).max(20_000);
+        let margin = (i64::from(self.slowdown) * 1_000_000).max(200_000);
         self.is_pressed = guard.iter().any(|(_, _, spare)| *spare <= margin);
         if self.is_pressed {
             return guard.first().map(|(_, id, _)| *id);

@@ -10,11 +10,11 @@ const MS: Duration = Duration::from_millis(1);
 fn it_begins_with_the_work_widens_fast_and_narrows_slowly() {
     let mut margin = Margin::new(0.02);
     assert_eq!(margin.needed(4 * MS), 4 * MS);
-    (0..10).for_each(|_| margin.observe(true, MS, None));
+    (0..60).for_each(|_| margin.observe(true, MS, None));
     assert!(margin.needed(4 * MS) > 23 * MS, "{margin:?}");
-    (0..10).for_each(|_| margin.observe(false, MS, None));
+    (0..60).for_each(|_| margin.observe(false, MS, None));
     assert!(margin.needed(4 * MS) > 23 * MS, "{margin:?}");
-    (0..1000).for_each(|_| margin.observe(false, MS, None));
+    (0..6000).for_each(|_| margin.observe(false, MS, None));
     assert_eq!(margin.needed(4 * MS), 4 * MS, "{margin:?}");
 }
 

@@ -25,14 +25,16 @@ pub(crate) fn limited_budget() -> impl Strategy<Value = Budget> {
 }
 
 pub(crate) fn urgency() -> impl Strategy<Value = Urgency> {
-    (time(), time(), time(), budget(), span(), span(), span()).prop_map(|(arrived, birth, now, budget, here, ahead, needed)| Urgency {
-        arrived,
-        birth,
-        deadline: Deadline::at(now, budget),
-        here,
-        ahead,
-        needed,
-    })
+    (time(), time(), time(), budget(), span(), span(), span()).prop_map(
+        |(arrived, birth, now, budget, here, ahead, needed)| Urgency {
+            arrived,
+            birth,
+            deadline: Deadline::at(now, budget),
+            here,
+            ahead,
+            needed,
+        },
+    )
 }
 
 /// All there are, the ends of the range often.
