@@ -2,13 +2,25 @@
 
 use greenwave_policy::{AdmissionConfig, Order};
 use greenwave_sim::Seed;
+use greenwave_sim::cores::{Pauses, Work};
 use greenwave_sim::server::{Class, Core, Deadlines, Mix, serve};
 use std::time::Duration;
 
 fn run(order: Order, quantum: bool, mix: Mix, deadlines: Deadlines, load: f64) -> [Class; 2] {
+    run_with(order, quantum, mix, deadlines, load, None)
+}
+
+fn run_with(
+    order: Order,
+    quantum: bool,
+    mix: Mix,
+    deadlines: Deadlines,
+    load: f64,
+    pauses: Option<Pauses>,
+) -> [Class; 2] {
     let quantum = quantum.then_some(Duration::from_micros(5));
     let (switch, admission) = (Duration::from_nanos(100), AdmissionConfig::default());
-    let core = Core { order, quantum, switch, admission, pauses: None };
+    let core = Core { order, quantum, switch, admission, pauses };
     serve(core, mix, deadlines, load, 60_000, Seed::new(1))
 }
 
@@ -19,7 +31,7 @@ fn p99(classes: &[Class; 2]) -> f64 {
 /// In percent of all calls.
 fn missed(classes: &[Class; 2]) -> f64 {
     let calls: usize = classes.iter().map(Class::calls).sum();
-    100.0 * classes.iter().map(|class| class.missed()).sum::<usize>() as f64 / calls as f64
+    100.0 * classes.iter().map(Class::missed).sum::<usize>() as f64 / calls as f64
 }
 
 #[test]
@@ -59,6 +71,32 @@ fn deadlines_are_kept_as_by_the_orders_that_know_nothing_else() {
                     .map(|order| missed(&run(order, true, mix, deadlines, load)));
                 assert!(guarded <= edf.min(laxity) + 0.1, "{mix} {deadlines} {load}: {guarded}, {edf}, {laxity}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_pause_of_the_core_is_soon_over() {
+    // As a virtual machine's neighbours have it at times.
+    let pauses = Some(Pauses { per_second: 20.0, length: Work::Fixed(Duration::from_millis(2)) });
+    for mix in [Mix::ExtremeBimodal, Mix::HighBimodal] {
+        let run = |order, quantum| run_with(order, quantum, mix, Deadlines::Inverted, 0.7, pauses);
+        let (guarded, fcfs) = (run(Order::Guarded, true), run(Order::Fcfs, false));
+        // All that came in a pause waits for its end, whatever the order.
+        assert!(p99(&guarded) <= 1.25 * p99(&fcfs), "{mix}: {} and {}", p99(&guarded), p99(&fcfs));
+        assert!(missed(&guarded) <= missed(&fcfs) + 0.1, "{mix}: {} and {}", missed(&guarded), missed(&fcfs));
+    }
+}
+
+#[test]
+fn an_overload_leaves_out_few() {
+    for mix in [Mix::ExtremeBimodal, Mix::HighBimodal, Mix::TpcC] {
+        for deadlines in Deadlines::ALL {
+            let missed = |order, quantum| missed(&run(order, quantum, mix, deadlines, 1.2));
+            let others = [Order::Fcfs, Order::ProcessorSharing, Order::EarliestDeadline, Order::LeastLaxity];
+            let best = others.map(|order| missed(order, order != Order::Fcfs)).into_iter().fold(100.0, f64::min);
+            let guarded = missed(Order::Guarded, true);
+            assert!(guarded <= best + 0.5, "{mix} {deadlines}: {guarded} and {best}");
         }
     }
 }
