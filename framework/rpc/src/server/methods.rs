@@ -247,9 +247,9 @@ mod tests {
     fn what_comes_too_late_makes_it_careful() {
         let mut learned = Learned::new(0.5, Margin::new(0.02));
         (0..ENOUGH).for_each(|_| learned.observe(&lesson(Outcome::InTime)));
-        (0..4).for_each(|_| learned.observe(&lesson(Outcome::Expired)));
+        (0..40).for_each(|_| learned.observe(&lesson(Outcome::Expired)));
         assert!(learned.needed() > Some(ms(5)), "{:?}", learned.needed());
-        (0..400).for_each(|_| learned.observe(&lesson(Outcome::InTime)));
+        (0..4000).for_each(|_| learned.observe(&lesson(Outcome::InTime)));
         assert!(learned.needed() < Some(ms(3)), "{:?}", learned.needed());
     }
 }

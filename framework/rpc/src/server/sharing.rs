@@ -496,7 +496,7 @@ mod tests {
         let mut sharing = sharing();
         let (poisoner, honest) = (sharing.keyed(1), sharing.keyed(3));
         let mut common = Learned::new(0.1, Margin::new(0.01));
-        for nth in 0..4000 {
+        for nth in 0..8000 {
             // Three in a hundred, and an honest call for each ten of the poisoner's.
             let is_late = nth % 100 >= 97;
             let taught = if is_late { lesson(Outcome::Late, 500 * MS) } else { lesson(Outcome::InTime, MS) };
