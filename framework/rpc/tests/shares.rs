@@ -151,7 +151,7 @@ fn after_a_poisoner(config: ServerConfig) -> usize {
     (0..60).for_each(|_| assert!(queue.take().is_some_and(|done| done.result.is_err())));
     let mut refused = 0;
     for _ in 0..20 {
-        queue.submit(&by("o", &Context::with_deadline(200 * MS)), WORK, &work, 0);
+        queue.submit(&by("o", &Context::with_deadline(20 * MS)), WORK, &work, 0);
         queue.flush();
         let done = queue.take().expect("one is open");
         refused += usize::from(done.result.is_err_and(|failure| failure.status.reason == Reason::Infeasible));
