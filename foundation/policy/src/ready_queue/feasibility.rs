@@ -97,11 +97,6 @@ impl Feasibility {
         self.len += 1;
     }
 
-    /// Takes out all.
-    pub(super) fn clear(&mut self) {
-        (self.root, self.len) = (NONE, 0);
-    }
-
     /// Takes out one that is there.
     pub(super) fn remove(&mut self, id: u32) {
         let (due, turn) = self.nodes[id as usize].member.key();
@@ -172,6 +167,12 @@ impl Feasibility {
             }
         }
         Some(best.member)
+    }
+
+    /// The one with the most work, of several the first.
+    pub(super) fn longest(&self) -> Option<Member> {
+        let all = Member { due: i64::MAX, until: i64::MAX, turn: i64::MAX, work: 0, id: NONE };
+        self.longest_until(&all)
     }
 
     #[inline]
@@ -303,6 +304,7 @@ mod tests {
                 let expected = searched(&all, slowdown);
                 prop_assert_eq!(tree.first(), expected.map(|(first, ..)| first));
                 prop_assert_eq!(tree.tightest(), expected.map(|(_, tightest, lead)| (tightest, lead)));
+                prop_assert_eq!(tree.longest(), longest(&all, (i64::MAX, i64::MAX)));
                 let until = Member { due, until: due, turn: i64::MAX, work: 0, id: NONE };
                 prop_assert_eq!(tree.longest_until(&until), longest(&all, until.key()));
             }

@@ -18,9 +18,8 @@
 //! 4. Where one can't be in time behind those that are due before it, somebody will be late whatever is done. Fewest are if it is
 //!    the longest of these that gives way (Moore and Hodgson, 1968), so that one isn't watched any more, if it takes
 //!    [much longer](LITTLE): among equals the earliest deadline decides.
-//! 5. Where the queue is [half](CROWDED) full, who comes will soon be turned away, whoever it is. Fewest are if the least work goes
-//!    first, so nobody is watched. It is also when a decision must cost least: with thousands of calls of a microsecond, all
-//!    of them watched, the queue would take more of the core than they do, and never be empty again.
+//! 5. Where the queue is [half](CROWDED) full, who comes will soon be turned away, whoever it is. Fewest are if long work
+//!    waits: what is [much longer](LITTLE) than the mean of all that waits isn't watched any more.
 //!
 //! So the guard is as wide as the work that is at risk, and no wider. Among the watched it is the deadline that counts and
 //! not the laxity: of two calls with the same laxity the one that runs keeps its own while the other's shrinks, so they
@@ -74,6 +73,7 @@ const SWEEP: u32 = 64;
 /// 2. It has one entry in `rest` until it is taken out, and one in `alarms` until its time to be watched has come, if it has a deadline.
 ///    Entries whose turn isn't their slot's are stale. There are hardly more of them than of others.
 /// 3. `guard` has those that are watched, by their slots.
+/// 4. `waiting` is the sum of the work of all.
 #[derive(Clone, Debug)]
 pub(super) struct Guarded<T> {
     slots: Vec<Slot<T>>,
@@ -85,6 +85,7 @@ pub(super) struct Guarded<T> {
     guard: Feasibility,
     /// Whether somebody was at risk when that was asked last.
     is_pressed: bool,
+    waiting: i64,
     drain: Drain,
     /// Who comes is turned away if so many wait.
     most: usize,
@@ -120,6 +121,7 @@ impl<T> Guarded<T> {
             next_alarm: i64::MAX,
             guard: Feasibility::new(),
             is_pressed: false,
+            waiting: 0,
             drain: Drain::new(),
             most: usize::MAX,
             pushed: 0,
@@ -145,6 +147,7 @@ impl<T> Guarded<T> {
 
     #[inline]
     fn insert(&mut self, turn: i64, urgency: Urgency, work: T) {
+        self.waiting += work_left(&urgency);
         let new = Slot { turn, is_watched: false, urgency, work: Some(work) };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -175,7 +178,7 @@ impl<T> Guarded<T> {
         let now = signed(now);
         self.drain.asked(now);
         self.watch(now);
-        let may_be_watched = urgency.deadline.expires().is_some() && !self.is_crowded() && !is_late(urgency, now);
+        let may_be_watched = urgency.deadline.expires().is_some() && !is_late(urgency, now);
         let own = Some(urgency).filter(|own| may_be_watched && self.watched_from(own) <= now);
         if own.is_some() || self.guard.len() > 0 {
             let mut first = self.first_at_risk(now, own);
@@ -270,7 +273,7 @@ impl<T> Guarded<T> {
         first
     }
 
-    /// Who isn't watched any more, by 3 and 4 above, if anybody.
+    /// Who isn't watched any more, by 3 to 5 above, if anybody.
     fn who_gives_way(&self, now: i64, own: Option<&Urgency>) -> Option<Member> {
         let first = self.guard.first()?;
         let is_late = |member: &Member| match member.id {
@@ -279,6 +282,12 @@ impl<T> Guarded<T> {
         };
         if is_late(&first) {
             return Some(first);
+        }
+        if self.len() >= self.most.div_ceil(CROWDED) {
+            let mean = self.waiting / self.len().max(1) as i64;
+            if let Some(longest) = self.guard.longest().filter(|longest| longest.work / LITTLE > mean) {
+                return Some(longest);
+            }
         }
         let (tightest, lead) = self.guard.tightest()?;
         if lead >= now {
@@ -353,27 +362,9 @@ impl<T> Guarded<T> {
     /// Watches those whose time for it has come.
     #[inline]
     fn watch(&mut self, now: i64) {
-        if self.is_crowded() {
-            return self.watch_nobody();
-        }
         if now >= self.next_alarm {
             self.watch_next(now);
             self.next_alarm = self.alarms.peek().map_or(i64::MAX, |first| first.key);
-        }
-    }
-
-    /// By 5 above.
-    #[inline]
-    fn is_crowded(&self) -> bool {
-        self.len() >= self.most.div_ceil(CROWDED)
-    }
-
-    #[inline]
-    fn watch_nobody(&mut self) {
-        self.is_pressed = false;
-        if self.guard.len() > 0 {
-            self.guard.clear();
-            self.slots.iter_mut().for_each(|slot| slot.is_watched = false);
         }
     }
 
@@ -415,6 +406,7 @@ impl<T> Guarded<T> {
         if is_watched {
             self.guard.remove(id_of(slot));
         }
+        self.waiting -= work_left(&urgency);
         self.free.push(slot);
         Some((urgency, work))
     }

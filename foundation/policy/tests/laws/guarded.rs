@@ -210,6 +210,13 @@ impl Model {
             let longest = of.iter().rev().max_by_key(|(urgency, ..)| Self::left(urgency));
             longest.map(|(urgency, id, _)| (Self::left(urgency), *id))
         };
+        if self.waiting.len() >= self.most.div_ceil(2) {
+            let all: i64 = self.waiting.iter().map(|(_, urgency, _)| Self::left(urgency)).sum();
+            let mean = all / self.waiting.len() as i64;
+            if let Some((_, id)) = longest(guard).filter(|(work, _)| work / 4 > mean) {
+                return Some(id);
+            }
+        }
         let at = (0..guard.len()).min_by_key(|at| guard[*at].2)?;
         let (tightest, id, spare) = guard[at];
         if spare >= 0 {
@@ -224,12 +231,7 @@ impl Model {
     /// Which one goes first.
     fn first(&mut self, now: Time) -> Option<u64> {
         let now = now.as_nanos().cast_signed();
-        let is_crowded = self.waiting.len() >= self.most.div_ceil(2);
-        if is_crowded {
-            self.watched.iter_mut().for_each(|(_, is)| *is = false);
-        }
-        let with_deadline = self.waiting.iter().filter(|(_, urgency, _)| urgency.deadline != Deadline::NEVER);
-        for (_, urgency, id) in with_deadline.filter(|_| !is_crowded) {
+        for (_, urgency, id) in self.waiting.iter().filter(|(_, urgency, _)| urgency.deadline != Deadline::NEVER) {
             let start = Self::start(urgency);
             let half = (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 4 * 2;
             let from = start - half.max(400_000);
