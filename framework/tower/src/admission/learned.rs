@@ -174,7 +174,7 @@ mod tests {
         }
         let needed = learned.needed().expect("enough was seen");
         assert!(needed.abs_diff(2 * MS) < MS / 10, "{needed:?}");
-        (0..4).for_each(|_| learned.observe(3 * MS, Outcome::Expired, None));
+        (0..40).for_each(|_| learned.observe(3 * MS, Outcome::Expired, None));
         assert!(learned.needed() > Some(5 * MS), "{:?}", learned.needed());
     }
 }

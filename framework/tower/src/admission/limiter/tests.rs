@@ -170,7 +170,7 @@ fn only_what_was_served_with_success_becomes_known() {
 fn handlers_that_are_dropped_as_their_time_runs_out_make_it_careful() {
     let mut limiter = limiter(&one_permit());
     teach(&mut limiter, "/a", 10 * MS);
-    for _ in 0..3 {
+    for _ in 0..12 {
         let call = begins(arrive(&mut limiter, START, "/a", Some(40 * MS)));
         limiter.finish(START + 39 * MS, START, call, End::Dropped);
     }
