@@ -94,7 +94,13 @@ impl AdmissionConfig {
         if self.reserve == 0.0 || whole.is_unlimited() {
             return needed;
         }
-        needed.max(Duration::from_nanos((whole.as_nanos().max(0) as f64 * self.reserve) as u64))
+        needed.max(Duration::from_nanos(self.reserved(whole) as u64))
+    }
+
+    /// What is kept in reserve of a budget that isn't unlimited, in nanoseconds.
+    #[inline]
+    fn reserved(&self, whole: Budget) -> f64 {
+        self.reserve * whole.as_nanos().max(0) as f64
     }
 
     /// Whether every value is in its range.
@@ -355,7 +361,7 @@ impl Admission {
         if budget.is_unlimited() || whole.is_unlimited() {
             return None;
         }
-        if budget.as_nanos().max(0) as f64 >= self.config.reserve * whole.as_nanos().max(0) as f64 {
+        if budget.as_nanos().max(0) as f64 >= self.config.reserved(whole) {
             return None;
         }
         let (left, whole) = budget.remaining().zip(whole.remaining())?;

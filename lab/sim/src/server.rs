@@ -310,14 +310,10 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
         while let Some(call) = next.take_if(|call| call.arrived <= now) {
             next = arrivals.next();
             let own = &mut learned[call.method];
-            if queue.len() >= core.admission.max_queue {
-                for (_, call) in
-                    queue.shed(core.admission.max_queue.div_ceil(SHED), own.estimate * LONGER, |call: &Call| {
-                        call.began.is_none()
-                    })
-                {
-                    count(&call, None);
-                }
+            let most = core.admission.max_queue;
+            if queue.len() >= most {
+                let shed = queue.shed(most.div_ceil(SHED), own.estimate * LONGER, |call: &Call| call.began.is_none());
+                shed.iter().for_each(|(_, call)| count(call, None));
             }
             if own.admits(&call, now, None, queue.len()) {
                 queue.push(now, own.urgency(&call), call);

@@ -79,17 +79,17 @@ impl Feasibility {
 
     pub(super) fn insert(&mut self, member: Member) {
         let id = member.id as usize;
-        if id >= self.nodes.len() {
-            let absent = Member { due: 0, until: 0, turn: 0, work: 0, id: NONE };
-            let node = Node { member: absent, less: NONE, greater: NONE, priority: 0, all: 0, longest: 0, lead: 0 };
-            self.nodes.resize(id + 1, node);
-        }
         if self.len == 0 {
             // Nobody outside knows this, and so nobody can see to it that the tree is a line.
             self.random = XorShift::new(member.due.cast_unsigned());
         }
         let priority = self.random.below(u32::MAX as usize) as u32;
-        self.nodes[id] = Node { member, less: NONE, greater: NONE, priority, all: 0, longest: 0, lead: 0 };
+        let node = Node { member, less: NONE, greater: NONE, priority, all: 0, longest: 0, lead: 0 };
+        if id >= self.nodes.len() {
+            // Those before it are in no tree yet, and so nobody looks at them.
+            self.nodes.resize(id + 1, node.clone());
+        }
+        self.nodes[id] = node;
         self.renew(member.id);
         let (less, greater) = self.split(self.root, member.key());
         let less = self.merge(less, member.id);

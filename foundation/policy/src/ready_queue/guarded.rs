@@ -252,7 +252,11 @@ impl<T> Guarded<T> {
         // When the one that runs has given way, who else would have to is found again when it is put back.
         let mut only_asked: Vec<Member> = Vec::new();
         let mut is_own_there = own.is_some();
-        while let Some(member) = self.who_gives_way(now, own) {
+        let settled = loop {
+            let member = match self.settled(now, own) {
+                Ok(settled) => break settled,
+                Err(gives_way) => gives_way,
+            };
             self.guard.remove(member.id);
             if member.id == OWN {
                 is_own_there = false;
@@ -261,42 +265,46 @@ impl<T> Guarded<T> {
             } else {
                 self.slots[slot_of(member.id) as usize].is_watched = false;
             }
-        }
+        };
         let margin = MARGIN.max(self.drain.gap());
-        let is_at_risk = self.guard.tightest().is_some_and(|(_, lead)| lead.saturating_sub(now) <= margin);
-        self.is_pressed = is_at_risk;
-        let first = self.guard.first().filter(|_| is_at_risk).map(|first| first.id);
+        let at_risk = settled.filter(|(_, lead)| lead.saturating_sub(now) <= margin);
+        self.is_pressed = at_risk.is_some();
         if is_own_there {
             self.guard.remove(OWN);
         }
         only_asked.into_iter().for_each(|member| self.guard.insert(member));
-        first
+        at_risk.map(|(first, _)| first)
     }
 
-    /// Who isn't watched any more, by 3 to 5 above, if anybody.
-    fn who_gives_way(&self, now: i64, own: Option<&Urgency>) -> Option<Member> {
-        let first = self.guard.first()?;
+    /// Who has the earliest deadline, and the least lead of all, if anybody is watched; or who isn't to be any more, by 3 to 5
+    /// above.
+    fn settled(&self, now: i64, own: Option<&Urgency>) -> Result<Option<(u32, i64)>, Member> {
+        let (Some(first), Some((tightest, lead))) = (self.guard.first(), self.guard.tightest()) else {
+            return Ok(None);
+        };
         let is_late = |member: &Member| match member.id {
             OWN => own.is_some_and(|own| is_late(own, now)),
             id => is_late(&self.slots[slot_of(id) as usize].urgency, now),
         };
         if is_late(&first) {
-            return Some(first);
+            return Err(first);
         }
         if self.len() >= self.most.div_ceil(CROWDED) {
             let mean = self.waiting / self.len().max(1) as i64;
             if let Some(longest) = self.guard.longest().filter(|longest| longest.work / LITTLE > mean) {
-                return Some(longest);
+                return Err(longest);
             }
         }
-        let (tightest, lead) = self.guard.tightest()?;
-        if lead >= now {
-            return None;
+        if lead < now {
+            if is_late(&tightest) {
+                return Err(tightest);
+            }
+            let longest = self.guard.longest_until(&tightest);
+            if let Some(longest) = longest.filter(|longest| longest.work / LITTLE > tightest.work) {
+                return Err(longest);
+            }
         }
-        if is_late(&tightest) {
-            return Some(tightest);
-        }
-        self.guard.longest_until(&tightest).filter(|longest| longest.work / LITTLE > tightest.work)
+        Ok(Some((first.id, lead)))
     }
 
     #[inline]

@@ -24,17 +24,14 @@ pub(crate) fn limited_budget() -> impl Strategy<Value = Budget> {
     (-1_i64 << 40..1 << 40).prop_map(Budget::from_nanos)
 }
 
+type Parts = (Time, Time, Time, Budget, Duration, Duration, Duration);
+
+fn urgency_of((arrived, birth, now, budget, here, ahead, needed): Parts) -> Urgency {
+    Urgency { arrived, birth, deadline: Deadline::at(now, budget), here, ahead, needed }
+}
+
 pub(crate) fn urgency() -> impl Strategy<Value = Urgency> {
-    (time(), time(), time(), budget(), span(), span(), span()).prop_map(
-        |(arrived, birth, now, budget, here, ahead, needed)| Urgency {
-            arrived,
-            birth,
-            deadline: Deadline::at(now, budget),
-            here,
-            ahead,
-            needed,
-        },
-    )
+    (time(), time(), time(), budget(), span(), span(), span()).prop_map(urgency_of)
 }
 
 /// All there are, the ends of the range often.
@@ -59,16 +56,7 @@ pub(crate) fn any_nanos() -> impl Strategy<Value = u64> {
 }
 
 pub(crate) fn any_urgency() -> impl Strategy<Value = Urgency> {
-    (any_time(), any_time(), any_time(), any_budget(), any_span(), any_span(), any_span()).prop_map(
-        |(arrived, birth, now, budget, here, ahead, needed)| Urgency {
-            arrived,
-            birth,
-            deadline: Deadline::at(now, budget),
-            here,
-            ahead,
-            needed,
-        },
-    )
+    (any_time(), any_time(), any_time(), any_budget(), any_span(), any_span(), any_span()).prop_map(urgency_of)
 }
 
 /// Nanoseconds, without the end of the range.
