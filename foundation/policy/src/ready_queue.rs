@@ -8,6 +8,7 @@
 //! Sources: D2P algorithms 1 and 2 (earliest deadline, laxity), TQ (processor sharing), TailClipper (SoCC'24: oldest
 //! first), GrandSLAm (EuroSys'19: slack per stage), and for the default those named in its module.
 
+mod backlog;
 mod by_key;
 mod drain;
 mod feasibility;

@@ -90,20 +90,51 @@ impl Feasibility {
             self.nodes.resize(id + 1, node.clone());
         }
         self.nodes[id] = node;
-        self.renew(member.id);
-        let (less, greater) = self.split(self.root, member.key());
-        let less = self.merge(less, member.id);
-        self.root = self.merge(less, greater);
+        self.root = self.insert_below(self.root, member.id);
         self.len += 1;
+    }
+
+    fn insert_below(&mut self, at: u32, id: u32) -> u32 {
+        let (key, priority) = (self.nodes[id as usize].member.key(), self.nodes[id as usize].priority);
+        let root = match self.node(at) {
+            Some(node) if node.priority >= priority => {
+                let (less, greater) = (node.less, node.greater);
+                if key < node.member.key() {
+                    self.nodes[at as usize].less = self.insert_below(less, id);
+                } else {
+                    self.nodes[at as usize].greater = self.insert_below(greater, id);
+                }
+                at
+            }
+            _ => {
+                let (less, greater) = self.split(at, key);
+                let node = &mut self.nodes[id as usize];
+                (node.less, node.greater) = (less, greater);
+                id
+            }
+        };
+        self.renew(root);
+        root
     }
 
     /// Takes out one that is there.
     pub(super) fn remove(&mut self, id: u32) {
-        let (due, turn) = self.nodes[id as usize].member.key();
-        let (less, rest) = self.split(self.root, (due, turn));
-        let (_, greater) = self.split(rest, (due, turn + 1));
-        self.root = self.merge(less, greater);
+        self.root = self.remove_below(self.root, id);
         self.len -= 1;
+    }
+
+    fn remove_below(&mut self, at: u32, id: u32) -> u32 {
+        let Node { less, greater, member, .. } = self.nodes[at as usize];
+        if at == id {
+            return self.merge(less, greater);
+        }
+        if self.nodes[id as usize].member.key() < member.key() {
+            self.nodes[at as usize].less = self.remove_below(less, id);
+        } else {
+            self.nodes[at as usize].greater = self.remove_below(greater, id);
+        }
+        self.renew(at);
+        at
     }
 
     /// Whose deadline is the earliest.
@@ -116,10 +147,15 @@ impl Feasibility {
         Some(at.member)
     }
 
-    /// The one with the least lead, of several the first; and by when all would have to begin for it to be in time.
-    pub(super) fn tightest(&self) -> Option<(Member, i64)> {
+    /// By when all would have to begin for everybody to be in time, if there is anybody.
+    #[inline]
+    pub(super) fn lead(&self) -> Option<i64> {
+        self.node(self.root).map(|all| all.lead)
+    }
+
+    /// The one with the least lead, of several the first.
+    pub(super) fn tightest(&self) -> Option<Member> {
         let mut at = self.node(self.root)?;
-        let lead = at.lead;
         let mut before = 0;
         loop {
             let less = self.node(at.less);
@@ -131,7 +167,7 @@ impl Feasibility {
             match (less, greater) {
                 (Some(less), _) if of_less <= own.min(of_greater) => at = less,
                 (_, Some(greater)) if of_greater < own => (at, before) = (greater, until),
-                _ => return Some((at.member, lead)),
+                _ => return Some(at.member),
             }
         }
     }
@@ -303,7 +339,8 @@ mod tests {
                 prop_assert_eq!(tree.len(), all.len());
                 let expected = searched(&all, slowdown);
                 prop_assert_eq!(tree.first(), expected.map(|(first, ..)| first));
-                prop_assert_eq!(tree.tightest(), expected.map(|(_, tightest, lead)| (tightest, lead)));
+                prop_assert_eq!(tree.tightest(), expected.map(|(_, tightest, _)| tightest));
+                prop_assert_eq!(tree.lead(), expected.map(|(.., lead)| lead));
                 prop_assert_eq!(tree.longest(), longest(&all, (i64::MAX, i64::MAX)));
                 let until = Member { due, until: due, turn: i64::MAX, work: 0, id: NONE };
                 prop_assert_eq!(tree.longest_until(&until), longest(&all, until.key()));

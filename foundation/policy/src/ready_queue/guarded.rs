@@ -7,8 +7,11 @@
 //!
 //! # Who is at risk
 //! 1. A call that has used up [half](SHARE) of the time that it could wait when it arrived, or has not much more than a
-//!    [margin](MARGIN) left, is *watched*. Earlier, and calls that are in no hurry would cost something for nothing. But what comes while others are at risk is watched as it comes: who
-//!    isn't waits for all of them, and where there is more to do than can be done, the tight ones would be too late by then.
+//!    [margin](MARGIN) left, is *watched*, unless it could wait for [all that isn't much longer](super::backlog) and would still
+//!    have time to spare; then it is looked at again when half of that is gone. Earlier, and calls that are in no hurry would
+//!    cost something for nothing: a queue of thousands that take a microsecond each, all of them watched, takes more of the
+//!    core than they do. But what comes while others are at risk is watched as it comes: who isn't waits for all of them, and
+//!    where there is more to do than can be done, the tight ones would be too late by then.
 //! 2. Of those watched each is done, if the earliest deadline goes first, when all that is due before it is done: that is
 //!    known [for all of them](super::feasibility), with their estimates times what the queue was [seen to take](super::drain)
 //!    where others have a part of the core. As long as each has time to spare then, more than a [margin](MARGIN) or what it takes until
@@ -35,6 +38,7 @@
 //! What this is worth beside the other orders: `cargo run --release -p greenwave-sim --example orders`.
 
 use super::Urgency;
+use super::backlog::Backlog;
 use super::drain::Drain;
 use super::feasibility::{Feasibility, Member};
 use super::urgency::signed;
@@ -70,22 +74,22 @@ const HOUR: u64 = 3600 * 1_000_000_000;
 const SWEEP: u32 = 64;
 
 /// 1. A call is in `slots` once, with a turn of its own; free slots have turn 0.
-/// 2. It has one entry in `rest` until it is taken out, and one in `alarms` until its time to be watched has come, if it has a deadline.
+/// 2. It has one entry in `rest` until it is taken out, and one in `alarms` until it is watched, if it has a deadline.
 ///    Entries whose turn isn't their slot's are stale. There are hardly more of them than of others.
 /// 3. `guard` has those that are watched, by their slots.
-/// 4. `waiting` is the sum of the work of all.
+/// 4. `backlog` has the work of all.
 #[derive(Clone, Debug)]
 pub(super) struct Guarded<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     rest: Sorted<Entry>,
-    /// By the time at which they are watched; none before `next_alarm`.
+    /// By the time at which it is looked whether they are to be watched; none before `next_alarm`.
     alarms: Sorted<Entry>,
     next_alarm: i64,
     guard: Feasibility,
     /// Whether somebody was at risk when that was asked last.
     is_pressed: bool,
-    waiting: i64,
+    backlog: Backlog,
     drain: Drain,
     /// Who comes is turned away if so many wait.
     most: usize,
@@ -121,7 +125,7 @@ impl<T> Guarded<T> {
             next_alarm: i64::MAX,
             guard: Feasibility::new(),
             is_pressed: false,
-            waiting: 0,
+            backlog: Backlog::new(),
             drain: Drain::new(),
             most: usize::MAX,
             pushed: 0,
@@ -147,7 +151,7 @@ impl<T> Guarded<T> {
 
     #[inline]
     fn insert(&mut self, turn: i64, urgency: Urgency, work: T) {
-        self.waiting += work_left(&urgency);
+        self.backlog.add(work_left(&urgency));
         let new = Slot { turn, is_watched: false, urgency, work: Some(work) };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -179,7 +183,9 @@ impl<T> Guarded<T> {
         self.drain.asked(now);
         self.watch(now);
         let may_be_watched = urgency.deadline.expires().is_some() && !is_late(urgency, now);
-        let own = Some(urgency).filter(|own| may_be_watched && self.watched_from(own) <= now);
+        let own = Some(urgency).filter(|own| {
+            may_be_watched && self.watched_from(own) <= now && self.looked_at_again(own, 0, now).is_none()
+        });
         if own.is_some() || self.guard.len() > 0 {
             let mut first = self.first_at_risk(now, own);
             if first.is_some() && own.is_none() && may_be_watched {
@@ -195,17 +201,22 @@ impl<T> Guarded<T> {
         first.is_none_or(|first| self.rank(urgency) < first.key)
     }
 
-    /// As the queue's method of that name says: while nobody is watched, and it is none but the rest that it goes before.
+    /// As the queue's method of that name says: while nobody is at risk, and it is none but the rest that it goes before.
     pub(super) fn goes_on_for(&mut self, now: Time, urgency: &Urgency, sure: Duration) -> Duration {
         if self.len() == 0 {
             return Duration::MAX;
         }
         let first = self.first_of_rest();
-        if self.guard.len() > 0 || first.is_some_and(|first| self.rank(urgency) >= first.key) {
+        if first.is_some_and(|first| self.rank(urgency) >= first.key) {
             return Duration::ZERO;
         }
-        // With less left it ranks higher.
-        let quiet = self.next_alarm.saturating_sub(signed(now));
+        // With less left it ranks higher, and has more to spare.
+        let mut until = self.next_alarm;
+        if let Some(lead) = self.guard.lead() {
+            // Who runs and is watched, too, is no reason for another to go first as long as nobody else is.
+            until = until.min(lead.saturating_sub(self.margin() + 1)).min(self.watched_from(urgency));
+        }
+        let quiet = until.saturating_sub(signed(now));
         sure.min(Duration::from_nanos(u64::try_from(quiet).unwrap_or(0)))
     }
 
@@ -266,36 +277,38 @@ impl<T> Guarded<T> {
                 self.slots[slot_of(member.id) as usize].is_watched = false;
             }
         };
-        let margin = MARGIN.max(self.drain.gap());
-        let at_risk = settled.filter(|(_, lead)| lead.saturating_sub(now) <= margin);
-        self.is_pressed = at_risk.is_some();
+        self.is_pressed = settled.is_some();
         if is_own_there {
             self.guard.remove(OWN);
         }
         only_asked.into_iter().for_each(|member| self.guard.insert(member));
-        at_risk.map(|(first, _)| first)
+        settled
     }
 
-    /// Who has the earliest deadline, and the least lead of all, if anybody is watched; or who isn't to be any more, by 3 to 5
-    /// above.
-    fn settled(&self, now: i64, own: Option<&Urgency>) -> Result<Option<(u32, i64)>, Member> {
-        let (Some(first), Some((tightest, lead))) = (self.guard.first(), self.guard.tightest()) else {
-            return Ok(None);
-        };
+    /// How much time to spare is as good as none.
+    #[inline]
+    fn margin(&self) -> i64 {
+        MARGIN.max(self.drain.gap())
+    }
+
+    /// Who has the earliest deadline, if anybody is at risk; or who isn't to be watched any more, by 3 to 5 above.
+    fn settled(&self, now: i64, own: Option<&Urgency>) -> Result<Option<u32>, Member> {
+        let Some(lead) = self.guard.lead() else { return Ok(None) };
         let is_late = |member: &Member| match member.id {
             OWN => own.is_some_and(|own| is_late(own, now)),
             id => is_late(&self.slots[slot_of(id) as usize].urgency, now),
         };
-        if is_late(&first) {
-            return Err(first);
+        let tightest = if lead < now { self.guard.tightest() } else { None };
+        if let Some(late) = tightest.and(self.guard.first()).filter(is_late) {
+            return Err(late);
         }
         if self.len() >= self.most.div_ceil(CROWDED) {
-            let mean = self.waiting / self.len().max(1) as i64;
+            let mean = self.backlog.all() / self.len().max(1) as i64;
             if let Some(longest) = self.guard.longest().filter(|longest| longest.work / LITTLE > mean) {
                 return Err(longest);
             }
         }
-        if lead < now {
+        if let Some(tightest) = tightest {
             if is_late(&tightest) {
                 return Err(tightest);
             }
@@ -304,7 +317,8 @@ impl<T> Guarded<T> {
                 return Err(longest);
             }
         }
-        Ok(Some((first.id, lead)))
+        let is_at_risk = lead.saturating_sub(now) <= self.margin();
+        Ok(if is_at_risk { self.guard.first().map(|first| first.id) } else { None })
     }
 
     #[inline]
@@ -346,7 +360,7 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// From when on it is watched, by 1 above, if it has a deadline.
+    /// When it is looked at first whether it is to be watched, by 1 above, if it has a deadline.
     #[inline]
     fn watched_from(&self, urgency: &Urgency) -> i64 {
         if self.is_pressed {
@@ -355,6 +369,18 @@ impl<T> Guarded<T> {
         let arrived = signed(urgency.arrived);
         let latest_start = urgency.latest_start(work_left(urgency));
         latest_start.saturating_sub(((latest_start.max(arrived) - arrived) / 4 * SHARE).max(2 * MARGIN))
+    }
+
+    /// When it is looked at again, if it isn't to be watched yet. `own`: how much of what waits is its own.
+    #[inline]
+    fn looked_at_again(&self, urgency: &Urgency, own: i64, now: i64) -> Option<i64> {
+        if self.is_pressed {
+            return None;
+        }
+        let work = work_left(urgency);
+        let before = ((self.backlog.up_to(work) - own) as f64 * self.drain.slowdown()) as i64;
+        let spare = urgency.latest_start(work).saturating_sub(now).saturating_sub(before).saturating_sub(2 * self.margin());
+        (spare > MARGIN).then(|| now + spare / 2)
     }
 
     /// What the rest goes by.
@@ -381,11 +407,16 @@ impl<T> Guarded<T> {
             && (first.key <= now || self.is_stale(&first))
         {
             self.alarms.pop();
-            let slot = &mut self.slots[first.slot as usize];
-            if slot.turn == first.turn && !is_late(&slot.urgency, now) {
-                slot.is_watched = true;
-                self.guard.insert(member(&slot.urgency, first.turn, id_of(first.slot)));
+            let slot = &self.slots[first.slot as usize];
+            if slot.turn != first.turn || is_late(&slot.urgency, now) {
+                continue;
             }
+            if let Some(key) = self.looked_at_again(&slot.urgency, work_left(&slot.urgency), now) {
+                self.alarms.push(Entry { key, ..first });
+                continue;
+            }
+            self.guard.insert(member(&slot.urgency, first.turn, id_of(first.slot)));
+            self.slots[first.slot as usize].is_watched = true;
         }
     }
 
@@ -414,7 +445,7 @@ impl<T> Guarded<T> {
         if is_watched {
             self.guard.remove(id_of(slot));
         }
-        self.waiting -= work_left(&urgency);
+        self.backlog.remove(work_left(&urgency));
         self.free.push(slot);
         Some((urgency, work))
     }

@@ -4,6 +4,7 @@ use crate::strategies::urgency;
 use greenwave_policy::{Budget, Deadline, Order, ReadyQueue, Time, Urgency};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::collections::HashMap;
 use std::time::Duration;
 
 const US: Duration = Duration::from_micros(1);
@@ -83,13 +84,29 @@ fn what_cant_be_in_time_any_more_has_no_guard() {
 #[test]
 fn of_a_long_call_and_a_short_one_that_cant_both_be_in_time_the_long_one_is_left_out() {
     let first = |here| {
-        let long = (work(100 * MS, Some(105 * MS), 100 * MS), "long");
-        let other = (work(Duration::ZERO, Some(204 * MS + here + 500 * US), here), "other");
-        queue([long, other]).pop(at(104 * MS + 900 * US)).map(|(_, name)| name)
+        let long = (work(100 * MS, Some(5550 * US), 500 * US), "long");
+        let other = (work(Duration::ZERO, Some(105_480 * US + here), here), "other");
+        queue([long, other]).pop(at(105 * MS)).map(|(_, name)| name)
     };
     // It is due later than the long one, and would be late behind it.
-    assert_eq!(first(MS), Some("other"));
-    assert_eq!(first(30 * MS), Some("long"));
+    assert_eq!(first(100 * US), Some("other"));
+    assert_eq!(first(130 * US), Some("long"));
+}
+
+#[test]
+fn who_can_wait_for_all_that_is_not_much_longer_does_not_count_as_at_risk() {
+    // As many calls of 8 us as are done in half of what is left, or as there is no time for; and one that isn't at risk goes first.
+    let first = |others: u64| {
+        let all = (1..=others).map(|n| (work(Duration::ZERO, Some(20 * MS), 8 * US), n));
+        queue(all.chain([(work(MS, None, US), 0)])).pop(at(12 * MS)).map(|(_, name)| name)
+    };
+    assert_eq!([500, 960, 1000].map(first), [0, 0, 1].map(Some));
+    // Work that is much longer isn't waited for, and so doesn't count.
+    let long = (1..=100).map(|_| (work(Duration::ZERO, Some(500 * MS), 4 * MS), 0));
+    let own = (work(Duration::ZERO, Some(20 * MS), 100 * US), 1);
+    let mut queue = queue(long.chain([own]));
+    assert_eq!(queue.pop(at(12 * MS)).map(|(_, name)| name), Some(1));
+    assert!((0..99).all(|_| queue.pop(at(12 * MS)).is_some_and(|(_, name)| name == 0)));
 }
 
 #[test]
@@ -150,6 +167,8 @@ struct Model {
     slowdown: u32,
     /// Those whose time to be watched has come, and whether they still are.
     watched: Vec<(u64, bool)>,
+    /// When those are looked at again whose time may have come later.
+    again: HashMap<u64, i64>,
     /// Whether somebody was at risk when that was asked last, and those that came then.
     is_pressed: bool,
     pressed: Vec<u64>,
@@ -231,11 +250,23 @@ impl Model {
     /// Which one goes first.
     fn first(&mut self, now: Time) -> Option<u64> {
         let now = now.as_nanos().cast_signed();
+        // A call of a millisecond is under way as a rule, if anything was learned.
+        let margin = (i64::from(self.slowdown) * 1_000_000).max(200_000);
         for (_, urgency, id) in self.waiting.iter().filter(|(_, urgency, _)| urgency.deadline != Deadline::NEVER) {
             let start = Self::start(urgency);
             let half = (start - urgency.arrived.as_nanos().cast_signed()).max(0) / 4 * 2;
-            let from = start - half.max(400_000);
-            if (from <= now || self.pressed.contains(id)) && self.watched.iter().all(|(known, _)| known != id) {
+            let is_pressed = self.pressed.contains(id);
+            let from = self.again.get(id).copied().unwrap_or(start - half.max(400_000));
+            if (from > now && !is_pressed) || self.watched.iter().any(|(known, _)| known == id) {
+                continue;
+            }
+            let size = |urgency: &Urgency| Self::left(urgency).ilog2();
+            let shorter = |(_, other, them): &&(i64, Urgency, u64)| them != id && size(other) <= size(urgency) + 2;
+            let before: i64 = self.waiting.iter().filter(shorter).map(|(_, other, _)| Self::left(other)).sum();
+            let spare = start - now - before * i64::from(self.slowdown.max(1)) - 2 * margin;
+            if spare > 200_000 && !self.is_pressed && !Self::is_late(urgency, now) {
+                self.again.insert(*id, now + spare / 2);
+            } else {
                 self.watched.push((*id, !Self::is_late(urgency, now)));
             }
         }
@@ -244,8 +275,6 @@ impl Model {
             let Some(id) = self.gives_way(&guard, now) else { break guard };
             self.watched.iter_mut().filter(|(known, _)| *known == id).for_each(|(_, is)| *is = false);
         };
-        // A call of a millisecond is under way as a rule, if anything was learned.
-        let margin = (i64::from(self.slowdown) * 1_000_000).max(200_000);
         self.is_pressed = guard.iter().any(|(_, _, spare)| *spare <= margin);
         if self.is_pressed {
             return guard.first().map(|(_, id, _)| *id);

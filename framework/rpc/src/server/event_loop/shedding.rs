@@ -15,22 +15,28 @@ const SHED: usize = 16;
 /// How many times as long as a call that comes those take that are turned away in its place.
 const LONGER: u32 = 2;
 
-/// Where none was found, how many more have to come before it is looked for again.
+/// Where none was found, how many more have to come before it is looked for again. Each time that there is still none it is
+/// twice as many, up to the greatest.
 const CROWD: u32 = 128;
+const CROWDS: u32 = 16 * CROWD;
 
 /// That nothing was found to be turned away for a call, so that it isn't looked for again for each.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Crowd {
     /// For how many calls that holds.
     left: u32,
+    /// For how many it was to hold when that was found.
+    all: u32,
     /// For those that take as long as this or longer.
     least: Duration,
     tenant: TenantId,
 }
 
 impl Crowd {
-    fn without(takes: Option<Duration>, tenant: TenantId) -> Self {
-        Self { left: CROWD, least: takes.unwrap_or(Duration::MAX), tenant }
+    /// After what was known before.
+    fn without(self, takes: Option<Duration>, tenant: TenantId) -> Self {
+        let all = if tenant == self.tenant { (2 * self.all).clamp(CROWD, CROWDS) } else { CROWD };
+        Self { left: all, all, least: takes.unwrap_or(Duration::MAX), tenant }
     }
 
     /// Whether there is nothing for a call that takes so long, as far as that is known.
@@ -91,7 +97,8 @@ impl EventLoop {
             None => self.jobs.shed(most, |urgency, index| may(urgency, &self.tasks[index])),
             Some(_) => self.shed_of(tenant.id, most, may),
         };
-        self.crowds[class] = if shed.is_empty() { Crowd::without(takes, tenant.id) } else { Crowd::default() };
+        let crowd = self.crowds[class];
+        self.crowds[class] = if shed.is_empty() { crowd.without(takes, tenant.id) } else { Crowd::default() };
         let less = |job: &JobId| self.tasks[self.jobs.key(*job)].invocation.context.criticality() < criticality;
         let less = shed.iter().filter(|job| less(job)).count();
         self.role.counters.shed_less_critical.add(less as u64);

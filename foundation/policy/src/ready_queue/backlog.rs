@@ -1,0 +1,51 @@
+//! How much work waits, by how long it takes.
+
+/// Work of up to an hour has so many powers of two in nanoseconds.
+const SIZES: usize = 42;
+
+/// Work is told from work that takes so many powers of two as long, and longer.
+const LONGER: usize = 2;
+
+#[derive(Clone, Debug)]
+pub(super) struct Backlog {
+    all: i64,
+    /// The sums of work that lies between one power of two and the next.
+    by_size: [i64; SIZES],
+}
+
+impl Backlog {
+    pub(super) const fn new() -> Self {
+        Self { all: 0, by_size: [0; SIZES] }
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, work: i64) {
+        self.all += work;
+        self.by_size[size(work)] += work;
+    }
+
+    /// Takes away what was added.
+    #[inline]
+    pub(super) fn remove(&mut self, work: i64) {
+        self.all -= work;
+        self.by_size[size(work)] -= work;
+    }
+
+    /// The sum of all of it.
+    #[inline]
+    pub(super) const fn all(&self) -> i64 {
+        self.all
+    }
+
+    /// The sum of what isn't much longer than so much: not more than between 4 and 8 times.
+    #[inline]
+    pub(super) fn up_to(&self, work: i64) -> i64 {
+        let last = (size(work) + LONGER).min(SIZES - 1);
+        self.by_size[..=last].iter().sum()
+    }
+}
+
+#[inline]
+fn size(work: i64) -> usize {
+    (work.checked_ilog2().unwrap_or(0) as usize).min(SIZES - 1)
+}
