@@ -15,7 +15,8 @@
 //! 3. After a call that was done within its quantum: those that came with it are next, and what is found earlier would
 //!    wait behind them. A look and a post are due when as much has run since the last look as earns their price, so batches
 //!    grow by themselves where calls are short and many, though there be time to spare: it's the clients' time, too, that
-//!    batches save. And a post when [so many](Pacing::BATCH) replies wait: their callers may have nothing else to do.
+//!    batches save. And a post when [so many](Pacing::BATCH) replies wait: their callers may have nothing else to do. Where many
+//!    calls wait to be run, it is a [part](Pacing::QUEUED) of them: their callers wait for that much longer anyway.
 //! 4. A reply that would be late by then is posted at once.
 //! 5. Replies of which more wait than fit into a write are posted even while what was found is looked through: refusals,
 //!    of which a full queue makes as many as there are calls.
@@ -71,6 +72,9 @@ impl Pacing {
     /// How many replies wait at most. Fewer, and writing costs as much as serving; more, and clients with a fixed number of
     /// calls under way have nothing to do meanwhile.
     pub const BATCH: usize = 32;
+
+    /// Which part of the calls that wait to be run is posted at once, if that is more.
+    pub const QUEUED: usize = 16;
 
     /// How many replies are as much as a write takes.
     const FULL: usize = 8 * Self::BATCH;
@@ -216,13 +220,14 @@ impl Pacing {
         look.min(post).min(self.presses_in(now))
     }
 
-    /// What is due after a call that is done or waits, by 3 and 4.
+    /// What is due after a call that is done or waits, by 3 and 4. So many others wait to be run.
     #[inline]
     #[must_use]
-    pub fn after_call(&self, now: Time) -> Due {
+    pub fn after_call(&self, now: Time, waiting: usize) -> Due {
+        let batch = (waiting / Self::QUEUED).clamp(Self::BATCH, Self::FULL);
         if self.ran >= self.whole_price() * Self::BATCHES {
             Due::Both
-        } else if self.replies >= Self::BATCH || self.is_pressing(now) {
+        } else if self.replies >= batch || self.is_pressing(now) {
             Due::Post
         } else {
             Due::Nothing

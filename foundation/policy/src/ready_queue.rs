@@ -199,13 +199,27 @@ impl<T> ReadyQueue<T> {
     ///
     /// Who comes to a full queue could be turned away instead. But where more is asked for than can be served, and that is
     /// mostly the work of a few, turning away a few of these is enough, and all others are served. Only the default order
-    /// goes by the work that is left; under the others nothing is taken out. Linear in what waits.
+    /// goes by the work that is left; under the others nothing is taken out. Linear in what waits, unless nothing is
+    /// [that long](Self::longest).
     pub fn shed(&mut self, most: usize, above: Duration, may: impl Fn(&T) -> bool) -> Vec<(Urgency, T)> {
         match &mut self.queue {
+            Queue::Guarded(queue) if queue.longest() <= above => Vec::new(),
             Queue::ByKey(_) => Vec::new(),
             Queue::Guarded(queue) => {
                 queue.shed_by(most, |urgency, work| (urgency.here > above && may(work)).then_some(urgency.here))
             }
+        }
+    }
+
+    /// What no work that waits takes longer than, and up to twice as much as the longest takes: known without a search, under the
+    /// default order alone. Under the others, and where the longest takes half an hour or more, it is [`Duration::MAX`].
+    #[must_use]
+    #[inline]
+    pub fn longest(&self) -> Duration {
+        let kept = self.kept.as_ref().map_or(Duration::ZERO, |(urgency, _)| urgency.here);
+        match &self.queue {
+            Queue::ByKey(_) => Duration::MAX,
+            Queue::Guarded(queue) => queue.longest().max(kept),
         }
     }
 
@@ -225,7 +239,7 @@ impl<T> ReadyQueue<T> {
     pub fn behind_first(&self, by: usize) -> Option<&T> {
         match &self.queue {
             Queue::ByKey(queue) => queue.behind_first(by),
-            Queue::Guarded(_) => None,
+            Queue::Guarded(queue) => queue.behind_first(by),
         }
     }
 

@@ -37,6 +37,16 @@ impl Backlog {
         self.all
     }
 
+    /// As much as the longest takes or up to twice that, in nanoseconds; zero if there is none. What takes half an hour or more is
+    /// endless.
+    #[inline]
+    pub(super) fn longest(&self) -> i64 {
+        match self.by_size.iter().rposition(|sum| *sum > 0) {
+            Some(last) if last + 1 == SIZES => i64::MAX,
+            longest => longest.map_or(0, |longest| 2 << longest),
+        }
+    }
+
     /// The sum of what isn't much longer than so much: not more than between 4 and 8 times.
     #[inline]
     pub(super) fn up_to(&self, work: i64) -> i64 {

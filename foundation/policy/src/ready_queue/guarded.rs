@@ -326,6 +326,22 @@ impl<T> Guarded<T> {
         self.slots.len() - self.free.len()
     }
 
+    /// As the queue's method of that name says: while nobody is at risk.
+    #[inline]
+    pub(super) fn behind_first(&self, by: usize) -> Option<&T> {
+        let entry = self.rest.behind_first(by).filter(|_| !self.is_pressed)?;
+        self.slots[entry.slot as usize].work.as_ref()
+    }
+
+    /// What nobody's work is longer than, as far as that is known without a search.
+    #[inline]
+    pub(super) fn longest(&self) -> Duration {
+        match self.backlog.longest() {
+            i64::MAX => Duration::MAX,
+            longest => Duration::from_nanos(longest.unsigned_abs()),
+        }
+    }
+
     /// Takes out up to `most` of those that `key` is greatest for. Linear.
     pub(super) fn shed_by<K: Ord>(
         &mut self,

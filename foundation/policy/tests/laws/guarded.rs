@@ -120,6 +120,31 @@ fn where_half_of_the_queue_is_full_long_work_waits() {
 }
 
 #[test]
+fn how_long_the_longest_is_at_most_is_known_without_a_search() {
+    let mut queue = queue([]);
+    assert_eq!(queue.longest(), Duration::ZERO);
+    for (here, at_most) in [(US, 1024), (3 * US, 4096), (2 * US, 4096), (1700 * 3600 * MS, u64::MAX)] {
+        queue.push(at(MS), work(MS, None, here), 0);
+        let expected = if at_most == u64::MAX { Duration::MAX } else { Duration::from_nanos(at_most) };
+        assert_eq!(queue.longest(), expected, "with {here:?}");
+    }
+    queue.retain(|urgency, _| urgency.here == US);
+    assert_eq!(queue.longest(), Duration::from_nanos(1024));
+    assert_eq!(ReadyQueue::<()>::new(Order::Fcfs).longest(), Duration::MAX);
+}
+
+#[test]
+fn in_one_line_it_is_known_who_comes_behind_the_first() {
+    let mut queue = queue((0..3).map(|n| (work(MS * n, None, US), n)));
+    assert_eq!([0, 1, 2, 3].map(|by| queue.behind_first(by).copied()), [Some(0), Some(1), Some(2), None]);
+    queue.pop(at(3 * MS));
+    assert_eq!(queue.behind_first(0), Some(&1));
+    queue.push(at(3 * MS), work(3 * MS, Some(4 * US), US), 9);
+    assert_eq!(queue.pop(at(3 * MS)).map(|(_, name)| name), Some(9));
+    assert_eq!(queue.behind_first(0), None);
+}
+
+#[test]
 fn nobody_is_passed_over_for_ever() {
     let long = (work(Duration::ZERO, None, 100 * US), true);
     let after = |span| {

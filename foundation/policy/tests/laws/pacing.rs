@@ -70,7 +70,7 @@ fn a_burst_of_replies_is_posted_with_few_calls() {
     let posts = (0..96).filter(|_| {
         pacing.ran(Span::from_nanos(400));
         pacing.replied(None);
-        let due = pacing.after_call(Time::ZERO);
+        let due = pacing.after_call(Time::ZERO, 0);
         if due != Due::Nothing {
             pacing.posted(us(5));
         }
@@ -83,14 +83,28 @@ fn a_burst_of_replies_is_posted_with_few_calls() {
 }
 
 #[test]
+fn a_post_carries_more_where_many_wait() {
+    let replies = |waiting| {
+        let mut pacing = Pacing::new();
+        (1..1000).find(|_| {
+            pacing.replied(None);
+            pacing.after_call(Time::ZERO, waiting) == Due::Post
+        })
+    };
+    let batch = Pacing::BATCH;
+    let expected = [batch, batch, 4 * batch, 8 * batch].map(Some);
+    assert_eq!([0, Pacing::QUEUED, 4 * batch * Pacing::QUEUED, usize::MAX].map(replies), expected);
+}
+
+#[test]
 fn a_reply_that_would_be_late_is_posted_at_once() {
     let mut pacing = Pacing::new();
     (0..50).for_each(|_| pacing.looked(us(5), 1));
     let now = Time::from_nanos(1_000_000);
     pacing.replied(Some(now + Duration::from_millis(50)));
-    assert_eq!([pacing.after_quantum(now), pacing.after_call(now)], [Due::Nothing; 2]);
+    assert_eq!([pacing.after_quantum(now), pacing.after_call(now, 0)], [Due::Nothing; 2]);
     pacing.replied(Some(now + Duration::from_micros(30)));
-    assert_eq!([pacing.after_quantum(now), pacing.after_call(now)], [Due::Post; 2]);
+    assert_eq!([pacing.after_quantum(now), pacing.after_call(now, 0)], [Due::Post; 2]);
     pacing.posted(us(5));
     assert_eq!(pacing.after_quantum(now), Due::Nothing);
 }
@@ -242,7 +256,7 @@ proptest! {
                 _ => pacing.resumed(Time::from_nanos(number)),
             }
             let _ = pacing.after_quantum(Time::from_nanos(number));
-            let _ = pacing.after_call(Time::from_nanos(number));
+            let _ = pacing.after_call(Time::from_nanos(number), number as usize);
         }
     }
 }

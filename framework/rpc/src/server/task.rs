@@ -11,7 +11,7 @@ use crate::service::Router;
 use crate::status::Status;
 use crate::stream::{Incoming, Outgoing};
 use crate::wire::CallId;
-use greenwave_policy::{Span, Time, Urgency};
+use greenwave_policy::{Criticality, Span, Time, Urgency};
 use greenwave_proto::context::Received;
 use greenwave_proto::{Coding, Peer};
 use greenwave_quanta::Job;
@@ -113,6 +113,8 @@ pub(super) struct Tasks {
     router: Arc<Router>,
     slots: Vec<Task>,
     free: Vec<usize>,
+    /// How many there are of each criticality.
+    critical: [usize; Criticality::ALL.len()],
     /// Those of other threads' calls.
     foreign: HashMap<ForeignCall, usize>,
 }
@@ -261,7 +263,7 @@ impl Invocation {
 
 impl Tasks {
     pub(super) fn new(router: Arc<Router>) -> Self {
-        Self { router, slots: Vec::new(), free: Vec::new(), foreign: HashMap::new() }
+        Self { router, slots: Vec::new(), free: Vec::new(), critical: Default::default(), foreign: HashMap::new() }
     }
 
     /// Adds the task of a request.
@@ -291,11 +293,13 @@ impl Tasks {
             None => task.invocation = invocation(&self.router, method, coding, Context::received(said, peer), request),
         }
         task.renew(Admitted { reply_guard, charge, peer: from, call, method, coding, urgency, reported });
+        self.critical[task.invocation.context.criticality() as usize] += 1;
         index
     }
 
     /// Adds the task of a request whose context was made elsewhere.
     pub(super) fn adopt(&mut self, admitted: Admitted, context: Context, request: Vec<u8>) -> usize {
+        self.critical[context.criticality() as usize] += 1;
         let invocation = invocation(&self.router, admitted.method, admitted.coding, context, request);
         let foreign = admitted
             .reply_guard
@@ -342,6 +346,7 @@ impl Tasks {
             self.foreign.remove(&(std::mem::take(&mut task.foreign), task.peer, task.call));
         }
         task.clear();
+        self.critical[task.invocation.context.criticality() as usize] -= 1;
         self.free.push(index);
         let invocation = Rc::get_mut(&mut task.invocation)?;
         invocation.product.take();
@@ -350,6 +355,12 @@ impl Tasks {
             invocation.halves.take();
         }
         Some(invocation.request.take())
+    }
+
+    /// Whether one is there that says that it matters less, where none is believed to matter more than `most`.
+    pub(super) fn any_below(&self, criticality: Criticality, most: Criticality) -> bool {
+        let mut all = Criticality::ALL.into_iter().zip(self.critical);
+        all.any(|(own, count)| count > 0 && own.min(most) < criticality)
     }
 
     pub(super) fn get(&self, index: usize) -> Option<&Task> {

@@ -399,7 +399,7 @@ impl<'a> Run<'a> {
             self.known.observe(of);
             head.pacing.replied(of.deadline.expires());
             head.replies.push(job);
-            head.pacing.after_call(now)
+            head.pacing.after_call(now, head.queue.len())
         };
         match due {
             Due::Post | Due::Both if !self.heads[at].replies.is_empty() => self.post(at, due == Due::Both),

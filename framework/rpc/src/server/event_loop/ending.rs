@@ -114,7 +114,9 @@ impl EventLoop {
     /// Does what an answer has to be preceded by.
     #[inline]
     fn answers<T>(&mut self, peer: PeerKey, call: CallId, deadline: Deadline, result: &Result<T, Status>) {
-        self.pacing.replied(deadline.expires());
+        // Who is told that time is up is in no hurry.
+        let is_late = matches!(result, Err(status) if matches!(status.reason, Reason::Expired(_)));
+        self.pacing.replied(deadline.expires().filter(|_| !is_late));
         if !self.streams.is_empty() {
             self.end_streams(peer, call, result);
         }

@@ -6,6 +6,7 @@ use crate::server::task::Task;
 use crate::status::Check;
 use greenwave_policy::{Criticality, Order, Refusal, TenantId, Time, Urgency};
 use greenwave_quanta::scheduler::JobId;
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -27,23 +28,23 @@ pub(super) struct Crowd {
     left: u32,
     /// For how many it was to hold when that was found.
     all: u32,
-    /// For those that take as long as this or longer.
-    least: Duration,
+    /// The longest that there was. As long as a call needs one that is longer, there is nothing for it.
+    longest: Duration,
     tenant: TenantId,
 }
 
 impl Crowd {
     /// After what was known before.
-    fn without(self, takes: Option<Duration>, tenant: TenantId) -> Self {
+    fn without(self, longest: Duration, tenant: TenantId) -> Self {
         let all = if tenant == self.tenant { (2 * self.all).clamp(CROWD, CROWDS) } else { CROWD };
-        Self { left: all, all, least: takes.unwrap_or(Duration::MAX), tenant }
+        Self { left: all, all, longest, tenant }
     }
 
     /// Whether there is nothing for a call that takes so long, as far as that is known.
     fn is_known(&mut self, takes: Option<Duration>, tenant: TenantId) -> bool {
         // What is found for another tenant is another's; and however many there are, they don't have all looked through for each.
         let step = if tenant == self.tenant { 1 } else { CROWD / 8 };
-        let holds = tenant != self.tenant || takes.unwrap_or(Duration::MAX) >= self.least;
+        let holds = tenant != self.tenant || takes.is_none_or(|takes| takes * LONGER >= self.longest);
         let is_known = holds && self.left > 0;
         self.left = self.left.saturating_sub(step);
         is_known
@@ -82,13 +83,20 @@ impl EventLoop {
             self.crowding = CROWD;
         }
         let takes = takes.filter(|_| self.role.config.order == Order::Guarded);
-        let class = criticality as usize;
+        let (class, most_critical, longest) = (criticality as usize, self.most_believed(), Cell::new(Duration::ZERO));
+        // To look through all is a pause for all: their memory has left the caches.
+        let may_be_longer = takes.is_some_and(|takes| self.sharing.is_some() || self.jobs.longest() > takes * LONGER);
+        if !may_be_longer && !self.tasks.any_below(criticality, most_critical) {
+            return 0;
+        }
         if self.crowds[class].is_known(takes, tenant.id) {
             return 0;
         }
-        let most_critical = self.most_believed();
         let may = |urgency: &Urgency, task: &Task| {
             let own = task.invocation.context.criticality().min(most_critical);
+            if own == criticality {
+                longest.set(longest.get().max(urgency.here));
+            }
             let longer = || own == criticality && takes.is_some_and(|takes| urgency.here > takes * LONGER);
             (own < criticality || longer()).then_some((Reverse(own), urgency.here))
         };
@@ -98,7 +106,7 @@ impl EventLoop {
             Some(_) => self.shed_of(tenant.id, most, may),
         };
         let crowd = self.crowds[class];
-        self.crowds[class] = if shed.is_empty() { crowd.without(takes, tenant.id) } else { Crowd::default() };
+        self.crowds[class] = if shed.is_empty() { crowd.without(longest.get(), tenant.id) } else { Crowd::default() };
         let less = |job: &JobId| self.tasks[self.jobs.key(*job)].invocation.context.criticality() < criticality;
         let less = shed.iter().filter(|job| less(job)).count();
         self.role.counters.shed_less_critical.add(less as u64);
