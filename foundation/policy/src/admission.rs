@@ -47,6 +47,13 @@ pub struct AdmissionConfig {
 }
 
 impl AdmissionConfig {
+    /// Which part of a full queue is turned away at once where it can be, so that it isn't looked through for each that comes.
+    pub const SHED: usize = 16;
+
+    /// More than how many times as long as a request that comes to a full queue those take that are turned away in its place. By
+    /// less, estimates differ that are of the same method at different times: then many would be turned away for nothing.
+    pub const LONGER: u32 = 4;
+
     /// Sets [`enabled`](Self#structfield.enabled), by default true.
     #[must_use]
     pub const fn enabled(mut self, enabled: bool) -> Self {

@@ -453,13 +453,6 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
         }
     }
 
-    /// What no job in the queue takes longer than, see [`ReadyQueue::longest`].
-    #[must_use]
-    #[inline]
-    pub fn longest(&self) -> Duration {
-        self.ready.longest()
-    }
-
     /// Takes out of the queue up to `most` of the jobs that haven't begun: those for which `by` is greatest, of those for which it
     /// is `Some`. See [`ReadyQueue::shed_by`].
     pub fn shed<O: Ord>(&mut self, most: usize, by: impl Fn(&Urgency, K) -> Option<O>) -> Vec<JobId> {

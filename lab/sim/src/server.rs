@@ -195,11 +195,6 @@ impl Class {
     }
 }
 
-/// Which part of a full queue is turned away at once, and of those that take how many times as long as what comes, as in
-/// the server.
-const SHED: usize = 16;
-const LONGER: u32 = 2;
-
 struct Call {
     arrived: Time,
     deadline: Deadline,
@@ -312,7 +307,11 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
             let own = &mut learned[call.method];
             let most = core.admission.max_queue;
             if queue.len() >= most {
-                let shed = queue.shed(most.div_ceil(SHED), own.estimate * LONGER, |call: &Call| call.began.is_none());
+                let shed = queue.shed(
+                    most.div_ceil(AdmissionConfig::SHED),
+                    own.estimate * AdmissionConfig::LONGER,
+                    |call: &Call| call.began.is_none(),
+                );
                 shed.iter().for_each(|(_, call)| count(call, None));
             }
             if own.admits(&call, now, None, queue.len()) {

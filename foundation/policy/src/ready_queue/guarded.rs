@@ -395,7 +395,8 @@ impl<T> Guarded<T> {
         }
         let work = work_left(urgency);
         let before = ((self.backlog.up_to(work) - own) as f64 * self.drain.slowdown()) as i64;
-        let spare = urgency.latest_start(work).saturating_sub(now).saturating_sub(before).saturating_sub(2 * self.margin());
+        let spare =
+            urgency.latest_start(work).saturating_sub(now).saturating_sub(before).saturating_sub(2 * self.margin());
         (spare > MARGIN).then(|| now + spare / 2)
     }
 

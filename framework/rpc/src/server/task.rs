@@ -113,8 +113,9 @@ pub(super) struct Tasks {
     router: Arc<Router>,
     slots: Vec<Task>,
     free: Vec<usize>,
-    /// How many there are of each criticality.
+    /// How many there are of each criticality, and of each method.
     critical: [usize; Criticality::ALL.len()],
+    methods: Box<[usize]>,
     /// Those of other threads' calls.
     foreign: HashMap<ForeignCall, usize>,
 }
@@ -263,7 +264,15 @@ impl Invocation {
 
 impl Tasks {
     pub(super) fn new(router: Arc<Router>) -> Self {
-        Self { router, slots: Vec::new(), free: Vec::new(), critical: Default::default(), foreign: HashMap::new() }
+        let methods = std::iter::repeat_n(0, router.len()).collect();
+        Self {
+            router,
+            slots: Vec::new(),
+            free: Vec::new(),
+            critical: Default::default(),
+            methods,
+            foreign: HashMap::new(),
+        }
     }
 
     /// Adds the task of a request.
@@ -293,13 +302,14 @@ impl Tasks {
             None => task.invocation = invocation(&self.router, method, coding, Context::received(said, peer), request),
         }
         task.renew(Admitted { reply_guard, charge, peer: from, call, method, coding, urgency, reported });
-        self.critical[task.invocation.context.criticality() as usize] += 1;
+        let criticality = task.invocation.context.criticality();
+        self.count(method, criticality);
         index
     }
 
     /// Adds the task of a request whose context was made elsewhere.
     pub(super) fn adopt(&mut self, admitted: Admitted, context: Context, request: Vec<u8>) -> usize {
-        self.critical[context.criticality() as usize] += 1;
+        self.count(admitted.method, context.criticality());
         let invocation = invocation(&self.router, admitted.method, admitted.coding, context, request);
         let foreign = admitted
             .reply_guard
@@ -347,6 +357,7 @@ impl Tasks {
         }
         task.clear();
         self.critical[task.invocation.context.criticality() as usize] -= 1;
+        self.methods[task.method] -= 1;
         self.free.push(index);
         let invocation = Rc::get_mut(&mut task.invocation)?;
         invocation.product.take();
@@ -355,6 +366,17 @@ impl Tasks {
             invocation.halves.take();
         }
         Some(invocation.request.take())
+    }
+
+    #[inline]
+    fn count(&mut self, method: usize, criticality: Criticality) {
+        self.critical[criticality as usize] += 1;
+        self.methods[method] += 1;
+    }
+
+    /// The methods of those that are there.
+    pub(super) fn methods(&self) -> impl Iterator<Item = usize> {
+        self.methods.iter().enumerate().filter(|(_, count)| **count > 0).map(|(method, _)| method)
     }
 
     /// Whether one is there that says that it matters less, where none is believed to matter more than `most`.

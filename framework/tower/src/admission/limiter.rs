@@ -8,7 +8,7 @@
 use super::counters::{Counters, Refusals};
 use super::learned::{Learned, Methods, Outcome};
 use super::settings::Settings;
-use greenwave_policy::{Budget, Deadline, Margin, ReadyQueue, Refusal, Time, Urgency, Verdict};
+use greenwave_policy::{AdmissionConfig, Budget, Deadline, Margin, ReadyQueue, Refusal, Time, Urgency, Verdict};
 use slab::Slab;
 use std::fmt;
 use std::mem;
@@ -75,12 +75,6 @@ enum Stage {
     /// Its task has gone.
     Left,
 }
-
-/// Which part of a full queue is turned away at once, so that it isn't looked through for each request.
-const SHED: usize = 16;
-
-/// How many times as long as a request that comes those take that are turned away in its place.
-const LONGER: u32 = 2;
 
 /// Where none was found, how many more have to come before it is looked for again.
 const CROWD: u32 = 128;
@@ -248,7 +242,7 @@ impl Limiter {
     }
 
     /// The queue is full, and a request comes that takes about so long, if that is known: those that take longest are turned
-    /// away in its place, if they take [much longer](LONGER).
+    /// away in its place, if they take [much longer](AdmissionConfig::LONGER).
     #[cold]
     fn make_room(&mut self, now: Time, takes: Option<Duration>, turned_away: &mut Vec<Waker>) {
         let Some(takes) = takes.filter(|_| self.settings.refuses()) else { return };
@@ -259,7 +253,7 @@ impl Limiter {
         }
         let (limit, calls) = (self.settings.admission.max_queue, &self.calls);
         let waits = |key: &usize| matches!(calls[*key].stage, Stage::Waits(_));
-        let shed = self.queue.shed(limit.div_ceil(SHED), takes * LONGER, waits);
+        let shed = self.queue.shed(limit.div_ceil(AdmissionConfig::SHED), takes * AdmissionConfig::LONGER, waits);
         self.crowd = (if shed.is_empty() { CROWD } else { 0 }, takes);
         for (urgency, key) in shed {
             let refusal = match urgency.deadline.budget(now) {

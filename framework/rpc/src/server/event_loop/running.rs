@@ -78,7 +78,11 @@ impl EventLoop {
             any = true;
             let is_preempted;
             (now, is_preempted) = self.step::<PLAIN>(now, job, since);
-            let due = if is_preempted { self.pacing.after_quantum(now) } else { self.pacing.after_call(now, self.jobs.ready()) };
+            let due = if is_preempted {
+                self.pacing.after_quantum(now)
+            } else {
+                self.pacing.after_call(now, self.jobs.ready())
+            };
             if matches!(due, Due::Post | Due::Both) {
                 now = self.post(now);
             }

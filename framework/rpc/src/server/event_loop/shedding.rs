@@ -4,17 +4,11 @@ use super::EventLoop;
 use crate::server::sharing::Tenant;
 use crate::server::task::Task;
 use crate::status::Check;
-use greenwave_policy::{Criticality, Order, Refusal, TenantId, Time, Urgency};
+use greenwave_policy::{AdmissionConfig, Criticality, Order, Refusal, TenantId, Time, Urgency};
 use greenwave_quanta::scheduler::JobId;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::time::Duration;
-
-/// Which part of a full queue is turned away at once, so that it isn't looked through for each call.
-const SHED: usize = 16;
-
-/// How many times as long as a call that comes those take that are turned away in its place.
-const LONGER: u32 = 2;
 
 /// Where none was found, how many more have to come before it is looked for again. Each time that there is still none it is
 /// twice as many, up to the greatest.
@@ -44,7 +38,7 @@ impl Crowd {
     fn is_known(&mut self, takes: Option<Duration>, tenant: TenantId) -> bool {
         // What is found for another tenant is another's; and however many there are, they don't have all looked through for each.
         let step = if tenant == self.tenant { 1 } else { CROWD / 8 };
-        let holds = tenant != self.tenant || takes.is_none_or(|takes| takes * LONGER >= self.longest);
+        let holds = tenant != self.tenant || takes.is_none_or(|takes| takes * AdmissionConfig::LONGER >= self.longest);
         let is_known = holds && self.left > 0;
         self.left = self.left.saturating_sub(step);
         is_known
@@ -53,7 +47,7 @@ impl Crowd {
 
 impl EventLoop {
     /// The queue is full, and a call comes that takes about so long, if that is known. Those are turned away in its place that
-    /// matter less, and those that matter no more and take [much longer](LONGER); where time is shared, those of the tenant that
+    /// matter less, and those that matter no more and take [much longer](AdmissionConfig::LONGER); where time is shared, those of the tenant that
     /// has most calls here for its weight. How many that were.
     #[cold]
     pub(super) fn make_room(
@@ -75,7 +69,7 @@ impl EventLoop {
         if let Some((victim, most)) = crowded {
             let any =
                 |urgency: &Urgency, task: &Task| Some((Reverse(task.invocation.context.criticality()), urgency.here));
-            let shed = self.shed_of(victim, most.min(limit.div_ceil(SHED)), any);
+            let shed = self.shed_of(victim, most.min(limit.div_ceil(AdmissionConfig::SHED)), any);
             if !shed.is_empty() {
                 self.role.counters.shed_over_share.add(shed.len() as u64);
                 return self.turn_away(now, &shed);
@@ -85,7 +79,12 @@ impl EventLoop {
         let takes = takes.filter(|_| self.role.config.order == Order::Guarded);
         let (class, most_critical, longest) = (criticality as usize, self.most_believed(), Cell::new(Duration::ZERO));
         // To look through all is a pause for all: their memory has left the caches.
-        let may_be_longer = takes.is_some_and(|takes| self.sharing.is_some() || self.jobs.longest() > takes * LONGER);
+        let takes_longer = |method: usize, takes: Duration| {
+            self.methods[method].estimate.is_some_and(|(here, _)| here > takes * AdmissionConfig::LONGER)
+        };
+        let may_be_longer = takes.is_some_and(|takes| {
+            self.sharing.is_some() || self.tasks.methods().any(|method| takes_longer(method, takes))
+        });
         if !may_be_longer && !self.tasks.any_below(criticality, most_critical) {
             return 0;
         }
@@ -97,10 +96,11 @@ impl EventLoop {
             if own == criticality {
                 longest.set(longest.get().max(urgency.here));
             }
-            let longer = || own == criticality && takes.is_some_and(|takes| urgency.here > takes * LONGER);
+            let longer =
+                || own == criticality && takes.is_some_and(|takes| urgency.here > takes * AdmissionConfig::LONGER);
             (own < criticality || longer()).then_some((Reverse(own), urgency.here))
         };
-        let most = limit.div_ceil(SHED);
+        let most = limit.div_ceil(AdmissionConfig::SHED);
         let shed = match self.sharing {
             None => self.jobs.shed(most, |urgency, index| may(urgency, &self.tasks[index])),
             Some(_) => self.shed_of(tenant.id, most, may),
