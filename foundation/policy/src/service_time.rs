@@ -9,6 +9,9 @@ use crate::time::Span;
 use std::fmt;
 use std::time::Duration;
 
+/// Under how many times its first estimate what a call has left is about as much.
+const ALIKE: u32 = 2;
+
 /// The distribution of one method's service times, the recent ones foremost.
 ///
 /// ```
@@ -87,6 +90,22 @@ impl ServiceTimes {
         let octave = skip(&self.octaves, &mut rank);
         let step = skip(&self.buckets[octave], &mut rank);
         Some(Duration::from_nanos(middle(octave, step).saturating_sub(had.as_nanos())))
+    }
+
+    /// How long a call is still going to take that was estimated to take `given` and has had so much: what it hasn't had of it, and
+    /// beyond that what is [left](Self::left) of such, or as much again if none was seen. Who has about as much left as it was
+    /// given at first, up to [twice](ALIKE) that, has no more than that: it would give way to the next that comes, and that one to
+    /// its next, and all be done later.
+    #[must_use]
+    #[inline]
+    pub fn remaining(&self, given: Duration, had: Span) -> Duration {
+        let spent: Duration = had.into();
+        given.checked_sub(spent).unwrap_or_else(|| self.beyond(given, had))
+    }
+
+    fn beyond(&self, given: Duration, had: Span) -> Duration {
+        let left = self.left(had).unwrap_or(had.into());
+        if left < given.saturating_mul(ALIKE) { left.min(given) } else { left }
     }
 
     /// The mean; `None` before the first observation.

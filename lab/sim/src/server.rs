@@ -252,8 +252,7 @@ impl Learned {
 
     fn urgency(&self, call: &Call) -> Urgency {
         let (arrived, deadline) = (call.arrived, call.deadline);
-        let left = self.estimate.checked_sub(call.had).or_else(|| self.times.left(call.had.into()));
-        let here = left.unwrap_or(call.had);
+        let here = self.times.remaining(self.estimate, call.had.into());
         let needed = match call.began {
             Some(_) => Duration::ZERO,
             None => self.admission.config().needed(deadline.budget(arrived), self.needed()),

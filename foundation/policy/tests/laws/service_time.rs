@@ -66,6 +66,19 @@ fn what_is_left_is_what_those_that_took_longer_went_on_to_take() {
 }
 
 #[test]
+fn who_has_about_as_much_left_as_at_first_has_no_more_and_who_has_much_more_has() {
+    let us = Duration::from_micros;
+    let times = observed((0..1000).map(|at| if at % 20 == 0 { us(18) } else { us(10) }));
+    let remaining = |given, had| times.remaining(us(given), Span::from(us(had)));
+    assert_eq!(remaining(10, 3), us(7));
+    assert_eq!(remaining(10, 10), Duration::ZERO);
+    assert_eq!(remaining(10, 40), us(40), "none was seen");
+    assert_eq!(remaining(5, 11), us(5));
+    assert!(is_near(remaining(3, 11), us(7)), "{:?}", remaining(3, 11));
+    assert!(is_near(remaining(0, 11), us(7)), "{:?}", remaining(0, 11));
+}
+
+#[test]
 fn absurd_times_count_as_the_longest_there_are() {
     let times = observed([Duration::MAX]);
     let longest = Duration::from_nanos(1 << 40);

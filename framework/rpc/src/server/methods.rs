@@ -140,9 +140,10 @@ impl Learned {
         self.least = of(&self.here, self.work_quantile) + of(&self.ahead, self.work_quantile);
     }
 
-    /// How long a call that was served for so long is taken to need still: as long again if none was seen to take longer.
-    pub(super) fn left(&self, had: Span) -> Duration {
-        self.here.left(had).unwrap_or(had.into())
+    /// How long a call that was estimated to need `given` and was served for so long is taken to need still.
+    #[inline]
+    pub(super) fn remaining(&self, given: Duration, had: Span) -> Duration {
+        self.here.remaining(given, had)
     }
 
     /// All that is known.

@@ -113,7 +113,7 @@ pub(super) struct Tasks {
     router: Arc<Router>,
     slots: Vec<Task>,
     free: Vec<usize>,
-    /// How many there are of each criticality, and of each method.
+    /// How many there are of each criticality whose handlers haven't begun, and of each method.
     critical: [usize; Criticality::ALL.len()],
     methods: Box<[usize]>,
     /// Those of other threads' calls.
@@ -355,10 +355,13 @@ impl Tasks {
         if task.foreign != 0 {
             self.foreign.remove(&(std::mem::take(&mut task.foreign), task.peer, task.call));
         }
+        let is_fresh = task.is_fresh();
         task.clear();
-        self.critical[task.invocation.context.criticality() as usize] -= 1;
-        self.methods[task.method] -= 1;
         self.free.push(index);
+        if is_fresh {
+            self.no_longer_fresh(index);
+        }
+        let task = &mut self.slots[index];
         let invocation = Rc::get_mut(&mut task.invocation)?;
         invocation.product.take();
         if invocation.streams() {
@@ -368,18 +371,32 @@ impl Tasks {
         Some(invocation.request.take())
     }
 
+    /// A task's handler begins.
+    #[inline]
+    pub(super) fn begins(&mut self, index: usize, begin: Begin) {
+        self.no_longer_fresh(index);
+        self.slots[index].begin = Some(begin);
+    }
+
     #[inline]
     fn count(&mut self, method: usize, criticality: Criticality) {
         self.critical[criticality as usize] += 1;
         self.methods[method] += 1;
     }
 
-    /// The methods of those that are there.
-    pub(super) fn methods(&self) -> impl Iterator<Item = usize> {
+    #[inline]
+    fn no_longer_fresh(&mut self, index: usize) {
+        let task = &self.slots[index];
+        self.critical[task.invocation.context.criticality() as usize] -= 1;
+        self.methods[task.method] -= 1;
+    }
+
+    /// The methods of those that haven't begun.
+    pub(super) fn fresh_methods(&self) -> impl Iterator<Item = usize> {
         self.methods.iter().enumerate().filter(|(_, count)| **count > 0).map(|(method, _)| method)
     }
 
-    /// Whether one is there that says that it matters less, where none is believed to matter more than `most`.
+    /// Whether one hasn't begun that says that it matters less, where none is believed to matter more than `most`.
     pub(super) fn any_below(&self, criticality: Criticality, most: Criticality) -> bool {
         let mut all = Criticality::ALL.into_iter().zip(self.critical);
         all.any(|(own, count)| count > 0 && own.min(most) < criticality)

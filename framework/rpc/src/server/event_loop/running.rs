@@ -32,8 +32,7 @@ impl<const PLAIN: bool> Turn for TaskTurn<'_, PLAIN> {
 
     #[inline]
     fn left(&self, given: &Urgency, had: Span) -> Duration {
-        let spent: Duration = had.into();
-        if spent <= given.here { given.here - spent } else { self.learned.left(had) }
+        self.learned.remaining(given.here, had)
     }
 
     #[inline]
@@ -225,9 +224,9 @@ impl EventLoop {
             return false;
         }
         task.invocation.provide(self.net.buffer(self.methods[task.method].reply_bytes));
-        task.begin = Some(Begin { at: now, queued });
+        self.tasks.begins(index, Begin { at: now, queued });
         if let Some(sharing) = self.sharing.as_mut().filter(|_| !PLAIN) {
-            sharing.began(task.tenant);
+            sharing.began(self.tasks[index].tenant);
         }
         true
     }

@@ -83,7 +83,7 @@ impl EventLoop {
             self.methods[method].estimate.is_some_and(|(here, _)| here > takes * AdmissionConfig::LONGER)
         };
         let may_be_longer = takes.is_some_and(|takes| {
-            self.sharing.is_some() || self.tasks.methods().any(|method| takes_longer(method, takes))
+            self.sharing.is_some() || self.tasks.fresh_methods().any(|method| takes_longer(method, takes))
         });
         if !may_be_longer && !self.tasks.any_below(criticality, most_critical) {
             return 0;

@@ -3,7 +3,7 @@
 use super::super::load::Load;
 use super::super::plan::{Knowledge, Steal};
 use super::jobs::Job;
-use greenwave_policy::{Order, ServiceTimes};
+use greenwave_policy::{Order, ServiceTimes, Span};
 use std::time::Duration;
 
 /// After so many jobs of a method its estimate is made anew.
@@ -79,8 +79,7 @@ impl Known {
             Knowledge::Learned => {
                 let Some(at) = self.at(job) else { return Duration::ZERO };
                 let learned = &self.methods[at];
-                let (had, here) = (Duration::from_nanos(job.had), learned.estimate.unwrap_or_default());
-                here.checked_sub(had).or_else(|| learned.times.left(had.into())).unwrap_or(had)
+                learned.times.remaining(learned.estimate.unwrap_or_default(), Span::from_nanos(job.had))
             }
         }
     }
