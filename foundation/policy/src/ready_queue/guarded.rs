@@ -213,7 +213,7 @@ impl<T> Guarded<T> {
         // With less left it ranks higher, and has more to spare.
         let mut until = self.next_alarm;
         if let Some(lead) = self.guard.lead() {
-            // Who runs and is watched, too, is no reason for another to go first as long as nobody else is.
+            // From when on the one that runs is watched, too, those that are due later wait for it as well.
             until = until.min(lead.saturating_sub(self.margin() + 1)).min(self.watched_from(urgency));
         }
         let quiet = until.saturating_sub(signed(now));

@@ -10,28 +10,22 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::time::Duration;
 
-/// Where none was found, how many more have to come before it is looked for again. Each time that there is still none it is
-/// twice as many, up to the greatest.
+/// Where none was found, how many more have to come before it is looked for again.
 const CROWD: u32 = 128;
-const CROWDS: u32 = 16 * CROWD;
 
 /// That nothing was found to be turned away for a call, so that it isn't looked for again for each.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Crowd {
     /// For how many calls that holds.
     left: u32,
-    /// For how many it was to hold when that was found.
-    all: u32,
     /// The longest that there was. As long as a call needs one that is longer, there is nothing for it.
     longest: Duration,
     tenant: TenantId,
 }
 
 impl Crowd {
-    /// After what was known before.
-    fn without(self, longest: Duration, tenant: TenantId) -> Self {
-        let all = if tenant == self.tenant { (2 * self.all).clamp(CROWD, CROWDS) } else { CROWD };
-        Self { left: all, all, longest, tenant }
+    fn without(longest: Duration, tenant: TenantId) -> Self {
+        Self { left: CROWD, longest, tenant }
     }
 
     /// Whether there is nothing for a call that takes so long, as far as that is known.
@@ -47,8 +41,8 @@ impl Crowd {
 
 impl EventLoop {
     /// The queue is full, and a call comes that takes about so long, if that is known. Those are turned away in its place that
-    /// matter less, and those that matter no more and take [much longer](AdmissionConfig::LONGER); where time is shared, those of the tenant that
-    /// has most calls here for its weight. How many that were.
+    /// matter less, and those that matter no more and take [much longer](AdmissionConfig::LONGER); where time is shared, those
+    /// of the tenant that has most calls here for its weight. How many that were.
     #[cold]
     pub(super) fn make_room(
         &mut self,
@@ -78,7 +72,7 @@ impl EventLoop {
         }
         let takes = takes.filter(|_| self.role.config.order == Order::Guarded);
         let (class, most_critical, longest) = (criticality as usize, self.most_believed(), Cell::new(Duration::ZERO));
-        // To look through all is a pause for all: their memory has left the caches.
+        // To look through thousands, whose memory has left the caches, is a pause for all. So it is known whether it is for nothing.
         let takes_longer = |method: usize, takes: Duration| {
             self.methods[method].estimate.is_some_and(|(here, _)| here > takes * AdmissionConfig::LONGER)
         };
@@ -105,8 +99,8 @@ impl EventLoop {
             None => self.jobs.shed(most, |urgency, index| may(urgency, &self.tasks[index])),
             Some(_) => self.shed_of(tenant.id, most, may),
         };
-        let crowd = self.crowds[class];
-        self.crowds[class] = if shed.is_empty() { crowd.without(longest.get(), tenant.id) } else { Crowd::default() };
+        let is_none = shed.is_empty();
+        self.crowds[class] = if is_none { Crowd::without(longest.get(), tenant.id) } else { Crowd::default() };
         let less = |job: &JobId| self.tasks[self.jobs.key(*job)].invocation.context.criticality() < criticality;
         let less = shed.iter().filter(|job| less(job)).count();
         self.role.counters.shed_less_critical.add(less as u64);
