@@ -94,7 +94,7 @@ impl ServiceTimes {
 
     /// How long a call is still going to take that was estimated to take `given` and has had so much: what it hasn't had of it, and
     /// beyond that what is [left](Self::left) of such, or as much again if none was seen. Who has about as much left as it was
-    /// given at first, up to [twice](ALIKE) that, has no more than that: it would give way to the next that comes, and that one to
+    /// given at first, less than twice that, has no more than that: it would give way to the next that comes, and that one to
     /// its next, and all be done later.
     #[must_use]
     #[inline]
