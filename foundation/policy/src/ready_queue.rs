@@ -202,8 +202,10 @@ impl<T> ReadyQueue<T> {
     /// goes by the work that is left; under the others nothing is taken out. Linear in what waits, unless nothing is
     /// [that long](Self::longest).
     pub fn shed(&mut self, most: usize, above: Duration, may: impl Fn(&T) -> bool) -> Vec<(Urgency, T)> {
+        if self.longest() <= above {
+            return Vec::new();
+        }
         match &mut self.queue {
-            Queue::Guarded(queue) if queue.longest() <= above => Vec::new(),
             Queue::ByKey(_) => Vec::new(),
             Queue::Guarded(queue) => {
                 queue.shed_by(most, |urgency, work| (urgency.here > above && may(work)).then_some(urgency.here))

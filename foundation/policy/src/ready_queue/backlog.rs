@@ -1,5 +1,7 @@
 //! How much work waits, by how long it takes.
 
+use std::time::Duration;
+
 /// Work of up to an hour has so many powers of two in nanoseconds.
 const SIZES: usize = 42;
 
@@ -37,13 +39,12 @@ impl Backlog {
         self.all
     }
 
-    /// As much as the longest takes or up to twice that, in nanoseconds; zero if there is none. What takes half an hour or more is
-    /// endless.
+    /// As much as the longest takes or up to twice that; zero if there is none. What takes half an hour or more is endless.
     #[inline]
-    pub(super) fn longest(&self) -> i64 {
+    pub(super) fn longest(&self) -> Duration {
         match self.by_size.iter().rposition(|sum| *sum > 0) {
-            Some(last) if last + 1 == SIZES => i64::MAX,
-            longest => longest.map_or(0, |longest| 2 << longest),
+            Some(last) if last + 1 == SIZES => Duration::MAX,
+            last => last.map_or(Duration::ZERO, |last| Duration::from_nanos(2 << last)),
         }
     }
 

@@ -336,10 +336,7 @@ impl<T> Guarded<T> {
     /// What nobody's work is longer than, as far as that is known without a search.
     #[inline]
     pub(super) fn longest(&self) -> Duration {
-        match self.backlog.longest() {
-            i64::MAX => Duration::MAX,
-            longest => Duration::from_nanos(longest.unsigned_abs()),
-        }
+        self.backlog.longest()
     }
 
     /// Takes out up to `most` of those that `key` is greatest for. Linear.

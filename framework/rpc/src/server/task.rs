@@ -351,17 +351,15 @@ impl Tasks {
     /// Removes a task that is over, and hands out its request's buffer.
     #[inline]
     pub(super) fn end(&mut self, index: usize) -> Option<Vec<u8>> {
+        if self.slots[index].is_fresh() {
+            self.no_longer_fresh(index);
+        }
         let task = &mut self.slots[index];
         if task.foreign != 0 {
             self.foreign.remove(&(std::mem::take(&mut task.foreign), task.peer, task.call));
         }
-        let is_fresh = task.is_fresh();
         task.clear();
         self.free.push(index);
-        if is_fresh {
-            self.no_longer_fresh(index);
-        }
-        let task = &mut self.slots[index];
         let invocation = Rc::get_mut(&mut task.invocation)?;
         invocation.product.take();
         if invocation.streams() {

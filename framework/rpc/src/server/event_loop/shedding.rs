@@ -28,11 +28,11 @@ impl Crowd {
         Self { left: CROWD, longest, tenant }
     }
 
-    /// Whether there is nothing for a call that takes so long, as far as that is known.
-    fn is_known(&mut self, takes: Option<Duration>, tenant: TenantId) -> bool {
+    /// Whether there is nothing for a call that needs one which takes longer than this, as far as that is known.
+    fn is_known(&mut self, above: Option<Duration>, tenant: TenantId) -> bool {
         // What is found for another tenant is another's; and however many there are, they don't have all looked through for each.
         let step = if tenant == self.tenant { 1 } else { CROWD / 8 };
-        let holds = tenant != self.tenant || takes.is_none_or(|takes| takes * AdmissionConfig::LONGER >= self.longest);
+        let holds = tenant != self.tenant || above.is_none_or(|above| above >= self.longest);
         let is_known = holds && self.left > 0;
         self.left = self.left.saturating_sub(step);
         is_known
@@ -71,18 +71,17 @@ impl EventLoop {
             self.crowding = CROWD;
         }
         let takes = takes.filter(|_| self.role.config.order == Order::Guarded);
+        let above = takes.map(|takes| takes * AdmissionConfig::LONGER);
         let (class, most_critical, longest) = (criticality as usize, self.most_believed(), Cell::new(Duration::ZERO));
         // To look through thousands, whose memory has left the caches, is a pause for all. So it is known whether it is for nothing.
-        let takes_longer = |method: usize, takes: Duration| {
-            self.methods[method].estimate.is_some_and(|(here, _)| here > takes * AdmissionConfig::LONGER)
-        };
-        let may_be_longer = takes.is_some_and(|takes| {
-            self.sharing.is_some() || self.tasks.fresh_methods().any(|method| takes_longer(method, takes))
+        let may_be_longer = above.is_some_and(|above| {
+            let mut estimates = self.tasks.fresh_methods().filter_map(|method| self.methods[method].estimate);
+            self.sharing.is_some() || estimates.any(|(here, _)| here > above)
         });
         if !may_be_longer && !self.tasks.any_below(criticality, most_critical) {
             return 0;
         }
-        if self.crowds[class].is_known(takes, tenant.id) {
+        if self.crowds[class].is_known(above, tenant.id) {
             return 0;
         }
         let may = |urgency: &Urgency, task: &Task| {
@@ -90,9 +89,8 @@ impl EventLoop {
             if own == criticality {
                 longest.set(longest.get().max(urgency.here));
             }
-            let longer =
-                || own == criticality && takes.is_some_and(|takes| urgency.here > takes * AdmissionConfig::LONGER);
-            (own < criticality || longer()).then_some((Reverse(own), urgency.here))
+            let is_longer = own == criticality && above.is_some_and(|above| urgency.here > above);
+            (own < criticality || is_longer).then_some((Reverse(own), urgency.here))
         };
         let most = limit.div_ceil(AdmissionConfig::SHED);
         let shed = match self.sharing {
