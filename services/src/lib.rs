@@ -15,6 +15,7 @@
 //! [`kv::serve_kv`] put them on one.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 pub mod checkpoint;
 pub mod draw;

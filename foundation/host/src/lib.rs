@@ -8,6 +8,8 @@
 //! Both are one principle, shortest first, against two queues that a guest can't see: Xu, Bailey, Noble, Jahanian,
 //! *Small is Better: Avoiding Latency Traps in Virtualized Data Centers* (SoCC 2013).
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
+
 pub mod agent;
 pub mod boost;
 mod folder;

@@ -19,6 +19,8 @@
 //! thread-locals. In others all coroutines of a thread share them, so a borrow of one must not live across a suspension
 //! point.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
+
 mod bell;
 mod clock;
 mod coroutine;

@@ -34,6 +34,7 @@
 //! [prost]: https://docs.rs/prost
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod builder;
 mod check;

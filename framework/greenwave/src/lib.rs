@@ -6,6 +6,7 @@
 //! jobs are preempted, `greenwave-verbs` for completion queues.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 pub use greenwave_policy::{AdmissionConfig, Budget, Order, StealRule};
 pub use greenwave_quanta::{StackSize, is_instrumented};

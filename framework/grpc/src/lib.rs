@@ -15,6 +15,7 @@
 //! ways, codes and texts of failures, cancellation, graceful shutdown. Messages that are compressed are passed on as they are, with a
 //! word on how: whoever takes them decompresses them ([`greenwave_proto::compression`]).
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod callee;
 mod caller;

@@ -33,6 +33,7 @@
 //! this side encodes it doesn't put into Huffman's code, which costs more than the bytes are worth: what is sent often is
 //! [known](Connection::know) and takes a byte.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod connection;
 mod fields;

@@ -8,6 +8,7 @@
 //! simulation can.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 // Each of these modules uses only those before it: names, status, compression, coding, gate, wire, receipt, outcome, peer, context,
 // limits, sending, transport, connection.

@@ -155,6 +155,7 @@
 //! again; one to several does ([`Channel::to`]).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 // Each of these modules uses only those before it: clock, counters, queue, waiter, authorize, bounds, shares, config, net, local, context, wait, promise,
 // block_on, transcoding, stream, service, client, fanout, server.

@@ -97,6 +97,7 @@
 //! | `timer` | requests are answered when their deadline passes; needs a runtime of tokio's with its timer |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod admission;
 mod body;

@@ -10,6 +10,7 @@
 //! HTTP that carries them; what a client reads of an answer, by [`client`]. A message in JSON is handed on as it is, with a [mark](greenwave_proto::Coding): who runs the handler
 //! has the method's types, and makes the message of it in the call's own time.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 pub mod call;
 mod callee;

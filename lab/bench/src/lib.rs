@@ -24,6 +24,7 @@
 //! clock, so the same generator runs in real time against a server and in virtual time in this crate's tests.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 pub mod arrivals;
 pub mod benchmark;

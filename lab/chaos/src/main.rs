@@ -10,6 +10,7 @@
 //! - [`rows`]: a replica's rows alone, without a group.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod checker;
 mod checkpoint;

@@ -8,6 +8,7 @@
 //! The end is an error when something fails that is not [expected](features::EXPECTED) to.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod at;
 mod calling;

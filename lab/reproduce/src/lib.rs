@@ -8,6 +8,7 @@
 //! the work's; such values are no evidence, and their claims say so.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod batching;
 mod claim;

@@ -50,6 +50,7 @@
 //! others draw. That a run was the same is shown by its [`Trace`], into which every event goes.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 pub mod calibration;
 pub mod clock;

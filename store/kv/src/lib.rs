@@ -9,6 +9,7 @@
 //! A store is made with rows in it ([`Rows`]), always the same ones, so that there is something to read.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod error;
 mod rows;

@@ -34,6 +34,7 @@
 //! 6. Two cores that are given the same inputs at the same times give the same outputs.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 pub mod applier;
 pub mod batch;

@@ -4,6 +4,7 @@
 //! wrong is one line, [`problem::Problem`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 /// Writes a line to standard error. If nobody reads it any more, that is no reason to stop serving.
 macro_rules! tell {

@@ -16,6 +16,8 @@
 //!
 //! What one module becomes depends on its bitcode and the options alone, so it is kept by their hash and made once.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
+
 mod cache;
 mod calls;
 mod command;

@@ -4,17 +4,18 @@
 //! be repeated by hand. The first step that fails ends the command.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod bare;
 mod bench;
 mod chaos;
 mod claims;
+#[cfg(test)]
+mod crates;
 mod demo;
 mod ebpf;
 mod fuzz;
 mod interop;
-#[cfg(test)]
-mod licences;
 mod older;
 mod preempt;
 mod results;
@@ -32,7 +33,7 @@ Greenwave's project commands.
 Usage: cargo xtask COMMAND [OPTIONS]
 
 Commands:
-  test [--quick | --fuzz]               formatting, lints, panics, documentation, dependencies, models, fuzz, tests
+  test [--quick | --fuzz]               formatting, lints, documentation, dependencies, models, fuzz, tests
   demo [ARGS]                           shows three services under load, in a table and a page
   bench abuse|boost|flows|grpc|grpc-served|path|predict|preempt|replica|rpc|served|sim|verbs [--quick] [--check] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json

@@ -14,6 +14,7 @@
 //! - [`rounds`], [`claims`]: all of them.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod attack;
 mod bound;

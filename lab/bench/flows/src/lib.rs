@@ -13,6 +13,7 @@
 //! Virtualized Data Centers* (SoCC 2013).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 pub mod agent;
 pub mod bench;

@@ -1,6 +1,7 @@
 //! `greenwave-flows`: the testbed, by hand or for the benchmark; and the benchmark of waits for a core.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 use std::env;
 use std::ffi::OsString;

@@ -5,6 +5,7 @@
 //! what each costs the server); messages to and fro on streams, and streams of messages back. Systems take turns.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod case;
 mod claims;

@@ -17,6 +17,7 @@
 //! The program has to be built by `cargo quanta`: without probes nothing is preempted, and all systems are the same one.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod claims;
 mod figures;

@@ -5,6 +5,7 @@
 //! `greenwave`, which has to lie beside this program, and for some [`rival`]s by this program itself.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod claims;
 mod comparison;

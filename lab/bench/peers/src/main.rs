@@ -9,6 +9,7 @@
 //! The raw systems are not peers but limits: what the kernel, or libfabric, leaves to whoever uses it.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod case;
 mod claims;

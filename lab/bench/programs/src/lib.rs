@@ -6,6 +6,7 @@
 //! same however often it was preempted.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod hostile;
 mod languages;

@@ -1,6 +1,7 @@
 //! `greenwave-programs`: runs the programs, plain or with a quantum, and compares the two.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod bench;
 mod child;

@@ -10,6 +10,7 @@
 //! - [`run`]: all of it, as `cargo xtask bench replica`. [`claims`]: what should come out.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod best;
 mod change;

@@ -15,6 +15,7 @@
 //! load generator and for tonic's own server.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod calls;
 mod calm;

@@ -9,6 +9,7 @@
 //! - [`run`]: all of it, as `cargo xtask bench sim`. [`claims`]: what should come out.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 mod child;
 mod claims;

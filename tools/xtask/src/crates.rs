@@ -1,4 +1,4 @@
-//! Which licence each crate of the workspace has; tests alone.
+//! What each crate of the workspace says of itself: its licence, and that it doesn't panic; tests alone.
 
 use std::fs;
 use std::path::Path;
@@ -9,6 +9,10 @@ use crate::step::root;
 
 const LICENCE: &str = "MIT OR Apache-2.0";
 const TEXTS: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
+/// Tests may unwrap, what users run may not. It stands in the source, so that one run of Clippy is enough for both.
+const NO_PANICS: &str = "#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]";
+/// What runs libFuzzer's inputs has to panic where it finds a fault.
+const FUZZ: &str = "lab/fuzz";
 
 /// The folders of all crates, and what their manifests say.
 fn crates() -> Vec<(std::path::PathBuf, String)> {
@@ -52,4 +56,19 @@ fn crates_that_are_published_have_the_texts() {
             assert_eq!(read(&folder, text), read(&root(), text), "{}: another {text}", folder.display());
         }
     }
+}
+
+#[test]
+fn what_users_run_is_linted_for_panics() {
+    let mut linted = 0;
+    for (folder, _) in crates().into_iter().filter(|(folder, _)| *folder != root().join(FUZZ)) {
+        let own = ["src/lib.rs", "src/main.rs"].map(|name| folder.join(name));
+        let others = fs::read_dir(folder.join("src/bin")).into_iter().flatten().map(|entry| entry.unwrap().path());
+        for path in own.into_iter().chain(others).filter(|path| path.is_file()) {
+            let source = fs::read_to_string(&path).unwrap();
+            assert!(source.lines().any(|line| line == NO_PANICS), "{} lacks: {NO_PANICS}", path.display());
+            linted += 1;
+        }
+    }
+    assert!(linted > 30, "{linted}");
 }
