@@ -88,6 +88,7 @@
 //! D2P is Ren, Ma, Sui and Bao's distributed deadline propagation; the other sources are named where they are used.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -118,7 +119,7 @@ pub mod retry;
 pub mod rotation;
 pub mod service_time;
 pub mod shares;
-mod sorted;
+pub mod sorted;
 pub mod split;
 pub mod steal;
 pub mod time;
@@ -147,6 +148,7 @@ pub use retry::{Retries, RetryConfig};
 pub use rotation::Rotation;
 pub use service_time::ServiceTimes;
 pub use shares::{Aside, CallOverhead, ReadOverhead, Ready, Shares, TenantId};
+pub use sorted::Sorted;
 pub use split::SplitQueue;
 pub use steal::{Busy, StealRule};
 pub use time::{Span, Time};

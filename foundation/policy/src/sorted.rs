@@ -11,31 +11,37 @@ use std::collections::{BinaryHeap, VecDeque};
 /// How many lines there are at most. Each is one comparison more for what is taken out.
 const LINES: usize = 6;
 
-/// What waits to be taken out, the greatest first.
+/// What waits to be taken out, the greatest first: a priority queue for what comes nearly in the order in which it goes, or in a
+/// few such orders.
 ///
 /// 1. Each line is sorted, the greatest at its front. The first of all is at the front of a line or on top of `heap`.
 /// 2. The lines from `used` on are empty, and none of those before.
 #[derive(Clone, Debug)]
-pub(crate) struct Sorted<T> {
+pub struct Sorted<T> {
     lines: [VecDeque<T>; LINES],
     used: usize,
     heap: BinaryHeap<T>,
 }
 
 impl<T> Sorted<T> {
-    pub(crate) const fn new() -> Self {
+    /// An empty queue.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { lines: [const { VecDeque::new() }; LINES], used: 0, heap: BinaryHeap::new() }
     }
 
+    /// How much waits.
+    #[must_use]
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.lines[..self.used].iter().map(VecDeque::len).sum::<usize>() + self.heap.len()
     }
 
-    /// What goes so many after the first, where all stand in one line.
+    /// Whether nothing waits.
+    #[must_use]
     #[inline]
-    pub(crate) fn behind_first(&self, by: usize) -> Option<&T> {
-        if self.used == 1 && self.heap.is_empty() { self.lines[0].get(by) } else { None }
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// All, in no order.
@@ -44,10 +50,16 @@ impl<T> Sorted<T> {
     }
 }
 
+impl<T> Default for Sorted<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T: Ord> Sorted<T> {
     /// Adds something: in constant time if it goes before all others or behind one of the lines, otherwise in logarithmic.
     #[inline]
-    pub(crate) fn push(&mut self, one: T) {
+    pub fn push(&mut self, one: T) {
         // As a rule there is one line, or none.
         if self.used <= 1 && self.lines[0].back().is_none_or(|last| one <= *last) {
             self.used = 1;
@@ -116,16 +128,23 @@ impl<T: Ord> Sorted<T> {
         first.map(|(line, _)| line)
     }
 
+    /// A guess at what goes so many after the first: what stands so many behind it in its line.
+    #[inline]
+    pub(crate) fn behind_first(&self, by: usize) -> Option<&T> {
+        self.lines[self.first_line()?].get(by)
+    }
+
     /// What goes first.
+    #[must_use]
     #[inline(always)]
-    pub(crate) fn peek(&self) -> Option<&T> {
+    pub fn peek(&self) -> Option<&T> {
         let front = self.first_line().and_then(|line| self.lines[line].front());
         if self.heap.is_empty() { front } else { self.heap.peek().max(front) }
     }
 
     /// Takes out what goes first.
     #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<T> {
+    pub fn pop(&mut self) -> Option<T> {
         // As a rule an event loop asks until there is nothing.
         if self.used == 0 && self.heap.is_empty() { None } else { self.pop_some() }
     }
@@ -160,7 +179,7 @@ impl<T: Ord> Sorted<T> {
     }
 
     /// Drops what `keep` is false for. Linear.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.lines.iter_mut().for_each(|line| line.retain(&mut keep));
         self.end_all_empty();
         self.heap.retain(keep);

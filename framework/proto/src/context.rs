@@ -245,6 +245,12 @@ impl Context {
         }
     }
 
+    /// Where what it says lies, and in how many bytes: for who has it fetched before it is asked. Nothing is read of it.
+    #[inline]
+    pub fn place(&self) -> (*const u8, usize) {
+        (Arc::as_ptr(&self.0).cast(), size_of::<Parts>())
+    }
+
     /// Who made the request that is served; nobody known, if it was made here.
     pub fn peer(&self) -> &Peer {
         static UNKNOWN: Peer = Peer::UNKNOWN;

@@ -16,6 +16,7 @@
 //! 5. A slot's reply is half received only while the slot is open or unanswered; `receiving` counts the open ones, and of
 //!    streams those of which a message is.
 
+mod looks;
 mod over;
 mod receiving;
 mod streaming;
@@ -33,14 +34,12 @@ use crate::status::{Check, Reason, Status};
 use crate::transport::Transport;
 use crate::wire::{CALL_FIXED, CallHeader, Direction, Features, Realtime};
 use greenwave_policy::Time;
+use looks::{Call, Looks};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Deadlines are kept to within this, or where there are many calls to [within more](Caller::grain).
+/// Deadlines are kept to within this.
 const GRAIN: Duration = Duration::from_micros(50);
-
-/// For each slot deadlines are looked at this much less often, so that looking takes no more than a tenth of a core.
-const GRAIN_PER_SLOT: Duration = Duration::from_nanos(20);
 
 /// A call that is over.
 pub struct Finished {
@@ -115,6 +114,8 @@ pub struct Caller {
     numbers: u64,
     /// By their tokens.
     elsewhere: HashMap<usize, Whereabouts>,
+    /// Has a note of each open or queued call that may be late or cancelled.
+    looks: Looks,
     open: usize,
     receiving: usize,
     /// Whether any REPLY came over this connection.
@@ -153,6 +154,7 @@ impl Caller {
             queued: BTreeMap::new(),
             numbers: 0,
             elsewhere: HashMap::new(),
+            looks: Looks::new(),
             open: 0,
             receiving: 0,
             answered: false,
@@ -210,12 +212,38 @@ impl Caller {
     ) {
         let (generation, state) = &mut self.slots[slot];
         *generation = next_generation(*generation);
+        let call = Call::Open { slot: slot as u16, generation: *generation };
         let header = request.header(call_in(slot, *generation), len);
         let queue = send(&mut self.link, header, &request.terms);
-        self.link.timers.hasten(Timer::Calls, request.terms.look_at(now));
+        let look_at = request.terms.look_at(now);
         // It was free, so there is nothing to drop, which is faster than to look.
         std::mem::forget(std::mem::replace(state, Slot::Open(Open { request, posted: None, queue, reply })));
         self.open += 1;
+        self.note(look_at, call);
+    }
+
+    /// A call is to be looked at then.
+    #[inline(always)]
+    fn note(&mut self, at: Time, call: Call) {
+        // As a rule there is no deadline, or one that is later than that of another call.
+        if at < Time::MAX {
+            self.link.timers.hasten(Timer::Calls, at);
+            if self.looks.note(at, call) {
+                self.sweep();
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sweep(&mut self) {
+        let Self { looks, slots, queued, .. } = self;
+        looks.sweep(|call| match call {
+            Call::Open { slot, generation } => {
+                matches!(slots.get(usize::from(slot)), Some((now, Slot::Open(_))) if *now == generation)
+            }
+            Call::Queued(number) => queued.contains_key(&number),
+        });
     }
 
     /// Takes a call on. It may have to wait for a slot; the time counts. One that streams has no body, or its first message.
@@ -243,10 +271,11 @@ impl Caller {
         {
             return self.open_split(now, slot, call);
         }
-        self.link.timers.hasten(Timer::Calls, request.terms.look_at(now));
+        let look_at = request.terms.look_at(now);
         self.numbers += 1;
         self.elsewhere.insert(request.token, Whereabouts::Queued(self.numbers));
         self.queued.insert(self.numbers, call);
+        self.note(look_at, Call::Queued(self.numbers));
     }
 
     /// Why a call with a message of so many bytes can't be made on this connection, if it can't.
@@ -359,10 +388,5 @@ impl Caller {
             }
         };
         self.link.transmit(now, transport, begun, spare)
-    }
-
-    /// How exactly deadlines are kept to.
-    fn grain(&self) -> Duration {
-        GRAIN.max(GRAIN_PER_SLOT.saturating_mul(self.slots.len() as u32))
     }
 }

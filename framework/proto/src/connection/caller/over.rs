@@ -2,14 +2,14 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 use super::Open;
-use super::{Caller, Finished, Incoming, Queued, Rest, Slot, Whereabouts};
+use super::{Call, Caller, Finished, GRAIN, Incoming, Queued, Rest, Slot, Whereabouts};
 use crate::connection::assembly::Discarding;
 use crate::connection::link::{Link, Queue};
 use crate::connection::outgoing::Unsent;
 use crate::connection::request::{Request, Terms};
 use crate::connection::timers::Timer;
 use crate::connection::violation::Violation;
-use crate::connection::{call_in, slot_of};
+use crate::connection::{call_in, looked, slot_of};
 use crate::outcome::Outcome;
 use crate::status::{Check, Reason, Status};
 use crate::wire::{Cancel, StageName};
@@ -135,36 +135,53 @@ impl Caller {
 
     fn expire(&mut self, now: Time, done: &mut impl FnMut(Finished)) {
         self.meet_dooms(now, done);
-        let Self { link, elsewhere, .. } = self;
-        self.queued.retain(|_, Queued { request, .. }| {
-            let over = over(now, &request.terms, false, link);
-            let stays = over.is_none();
-            if let Some(status) = over {
-                elsewhere.remove(&request.token);
-                let outcome = Outcome::local(status, now.since(request.started));
-                done(Finished { token: request.token, outcome });
+        let mut due = Vec::new();
+        while let Some(call) = self.looks.take(now) {
+            looked();
+            let Some((request, posted)) = self.request_of(call) else { continue };
+            if is_over(now, &request.terms, posted).is_some() {
+                due.push(call);
+            } else {
+                let look_at = request.terms.look_at(now);
+                self.note(look_at, call);
             }
-            stays
-        });
+        }
+        // Generations come again, and so two notes could mean one call.
+        due.sort_unstable();
+        due.dedup();
         let (mut ended, mut is_silent) = (Vec::new(), false);
-        for (slot, open) in self.open_slots() {
-            if let Some(status) = over(now, &open.request.terms, open.posted.is_some(), &self.link) {
-                is_silent |= open.posted.is_some() && matches!(status.reason, Reason::Expired(_));
-                let outcome = Outcome::local(status, now.since(open.request.started));
-                done(Finished { token: open.request.token, outcome });
-                ended.push(slot);
+        for call in due {
+            let Some((request, posted)) = self.request_of(call) else { continue };
+            let Some(status) = over(now, &request.terms, posted, &self.link) else { continue };
+            is_silent |= posted && matches!(status.reason, Reason::Expired(_));
+            let (token, outcome) = (request.token, Outcome::local(status, now.since(request.started)));
+            done(Finished { token, outcome });
+            match call {
+                Call::Open { slot, .. } => ended.push(usize::from(slot)),
+                Call::Queued(number) => {
+                    self.queued.remove(&number);
+                    self.elsewhere.remove(&token);
+                }
             }
         }
         if is_silent {
             self.link.doubt(now);
         }
         self.end(now, false, ended, |_, _| {});
-        let waiting = self.queued.values().map(|queued| &queued.request.terms);
-        let terms = waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms));
-        // Expiries that lie close together are dealt with in one go.
-        let next = terms.map(|terms| terms.look_at(now)).min();
-        // Calls may have been opened, which sets it, and be over by now.
-        self.link.timers.set(Timer::Calls, next.map_or(Time::MAX, |at| at.max(now + self.grain())));
+        // Expiries that lie close together are dealt with in one go. Calls may have been opened, which sets it, and be over by now.
+        let next = self.looks.next().map_or(Time::MAX, |at| at.max(now + GRAIN));
+        self.link.timers.set(Timer::Calls, next);
+    }
+
+    /// The request of a call that is open or queued, and whether the peer was sent any of it.
+    fn request_of(&self, call: Call) -> Option<(&Request, bool)> {
+        match call {
+            Call::Open { slot, generation } => match self.slots.get(usize::from(slot)) {
+                Some((now, Slot::Open(open))) if *now == generation => Some((&open.request, open.posted.is_some())),
+                _ => None,
+            },
+            Call::Queued(number) => self.queued.get(&number).map(|queued| (&queued.request, false)),
+        }
     }
 
     /// Takes out the calls that the peer has not heard of. Those that stream are not made elsewhere, as their messages are sent
@@ -242,17 +259,14 @@ impl Caller {
         assert_eq!(self.elsewhere.len(), elsewhere + self.queued.len());
         let waiting = self.queued.values().map(|queued| &queued.request.terms);
         for terms in waiting.chain(self.open_slots().map(|(_, open)| &open.request.terms)) {
-            assert!(
-                self.link.timers.at(Timer::Calls) <= terms.gate.closes() + self.grain(),
-                "a deadline would be missed"
-            );
+            assert!(self.link.timers.at(Timer::Calls) <= terms.gate.closes() + GRAIN, "a deadline would be missed");
         }
     }
 }
 
 /// Why a call is over before it was answered, if it is.
 pub(super) fn over(now: Time, terms: &Terms, posted: bool, link: &Link) -> Option<Status> {
-    let reason = terms.ask(if posted { Check::Wait } else { Check::Send }, now).refused()?;
+    let reason = is_over(now, terms, posted)?;
     let peer = link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer);
     let text = match reason {
         Reason::Expired(Check::Wait) => format!("no answer from {peer} in time"),
@@ -260,4 +274,8 @@ pub(super) fn over(now: Time, terms: &Terms, posted: bool, link: &Link) -> Optio
         _ => String::new(),
     };
     Some(Status::refused(reason, text))
+}
+
+fn is_over(now: Time, terms: &Terms, posted: bool) -> Option<Reason> {
+    terms.ask(if posted { Check::Wait } else { Check::Send }, now).refused()
 }
