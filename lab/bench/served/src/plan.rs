@@ -107,12 +107,7 @@ impl Plan {
         self.rounds.unwrap_or(ROUNDS_SATURATED)
     }
 
-    /// The cases of a mix under the same deadlines, one after another.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = &[Case]> {
-        self.cases.chunk_by(|one, other| (one.mix, one.deadlines) == (other.mix, other.deadlines))
-    }
-
-    /// The mixes, one after another.
+    /// The mixes.
     pub(crate) fn mixes(&self) -> impl Iterator<Item = Mix> {
         self.cases.chunk_by(|one, other| one.mix == other.mix).filter_map(|cases| cases.first()).map(|case| case.mix)
     }
@@ -122,16 +117,17 @@ impl Plan {
         self.closed_loops() + self.cases.iter().map(|case| self.rounds(*case) * self.systems.len()).sum::<usize>()
     }
 
-    /// About how long it takes.
+    /// About how long it takes where the machine's speed is steady.
     pub(crate) fn length(&self) -> Duration {
         let closed = (self.times.saturated.mul_f64(1.2) + START) * self.closed_loops() as u32;
         let open = |case: &Case| (self.times.of(*case) + START) * (self.rounds(*case) * self.systems.len()) as u32;
         closed + self.cases.iter().map(open).sum::<Duration>()
     }
 
-    /// Those of each mix, and before and after each of its blocks that of the load's unit.
+    /// Those of each mix, and before and after each round of its cases that of the load's unit.
     fn closed_loops(&self) -> usize {
-        self.mixes().count() * (1 + self.rounds_saturated() * self.systems.len()) + self.blocks().count()
+        let rounds: usize = self.cases.iter().map(|case| self.rounds(*case)).sum();
+        self.mixes().count() * (1 + self.rounds_saturated() * self.systems.len()) + rounds
     }
 }
 
@@ -165,7 +161,7 @@ mod tests {
         let plan = Plan::new(&wanted(false, &["tpcc/same"], &["default", "fcfs"])).unwrap();
         assert_eq!(plan.systems, SYSTEMS[..2]);
         assert_eq!(plan.cases.len(), Case::LOADS.len());
-        assert_eq!((plan.blocks().count(), plan.mixes().count(), plan.is_full), (1, 1, false));
+        assert_eq!((plan.mixes().count(), plan.is_full), (1, false));
         assert!(Plan::new(&wanted(false, &["tpc"], &[])).unwrap_err().to_string().contains("extreme/none/load-0.5"));
     }
 }

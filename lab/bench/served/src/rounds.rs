@@ -1,13 +1,13 @@
 //! All systems in turns.
 //!
-//! The unit of load is what the server does first come, first served in a closed loop, or another system. It is measured before each block of
-//! cases, and once again at the end of a mix, so that drift shows.
+//! The unit of load is what the server does first come, first served in a closed loop, or another system. It is measured
+//! before and after each round: a load is a share of what the machine could do then. Where the two differ by more than
+//! [a tenth](STEADY) the round is measured again, and the one counts in which they differed least.
 
 use anyhow::{Context, ensure};
-use greenwave_bench::benchmark::{Benchmark, Named as _};
+use greenwave_bench::benchmark::Benchmark;
 use greenwave_bench::probes;
-use greenwave_bench::progress::Progress;
-use greenwave_bench::rounds::{Cell, Figures};
+use greenwave_bench::rounds::{Cell, Rounds, calmest, median};
 
 use crate::calls;
 use crate::case::{Case, Mix};
@@ -15,7 +15,6 @@ use crate::cell::Testbed;
 use crate::claims::CLAIMS;
 use crate::plan::{Options, Plan};
 use crate::ratios;
-use crate::system::System;
 
 /// Measures what is wanted with servers on this core, prints it and writes it.
 pub(crate) fn bench(core: usize, wanted: &Options) -> anyhow::Result<()> {
@@ -23,13 +22,14 @@ pub(crate) fn bench(core: usize, wanted: &Options) -> anyhow::Result<()> {
     calls::learn_units(&probes::of_this_program()?, core)?;
     eprintln!("takes about {:.0?}", plan.length());
     let (testbed, bench) = (Testbed { core, times: plan.times }, Benchmark::new("served", plan.steps()));
-    let mut run = Run { plan: &plan, testbed, bench, seed: 0 };
+    let mut run = Run { plan: &plan, testbed, bench, seed: 0, unsteady: 0 };
     for mix in plan.mixes() {
         let done = run.mix(mix);
         run.bench.settle(mix.name, done);
     }
     let names = plan.cases.iter().map(Case::to_string).chain(plan.mixes().map(|mix| mix.name.to_owned()));
     run.bench.note_left_out(&plan.left_out);
+    run.note_unsteady();
     let counts = run.bench.finish(&CLAIMS, &names.collect::<Vec<_>>(), |results| {
         println!("{}", results.table(&["saturated_per_s", "saturated_over_fcfs", "head_share", "capacity_per_s"]));
         println!("{}", results.table(&OPEN));
@@ -59,52 +59,86 @@ fn has_range(metric: &str) -> bool {
     ["p99_us", "p999_us", "per_s", "missed_share"].iter().any(|end| metric.ends_with(end)) || metric.contains("_over_")
 }
 
+/// How much the unit of load may differ before and after a round, over the one before.
+const STEADY: f64 = 0.1;
+/// How often a round is measured at most, until it differs by no more.
+const TRIES: usize = 3;
+
 struct Run<'a> {
     plan: &'a Plan,
     testbed: Testbed,
     bench: Benchmark,
-    /// Raised for each set of cells that are compared.
+    /// Raised for each round.
     seed: u64,
+    /// Rounds that were never measured while the machine's speed was steady.
+    unsteady: usize,
 }
 
 impl Run<'_> {
     fn mix(&mut self, mix: Mix) -> anyhow::Result<()> {
         let (plan, testbed) = (self.plan, self.testbed);
-        self.measure(mix.name, plan.rounds_saturated(), None, |_, system, progress| {
-            testbed.saturated(system, mix, progress)
-        });
-        let mut first = None;
-        for cases in plan.blocks().filter(|cases| cases[0].mix == mix) {
-            let capacity = self.capacity(mix)?;
-            first = first.or(Some(capacity));
-            let block = format!("{}/{}", mix.name, cases[0].deadlines.name());
-            self.bench.results.push(&block, plan.unit.name, "capacity_per_s", capacity);
-            for &case in cases {
-                let seed = self.seed + 1;
-                self.measure(&case.to_string(), plan.rounds(case), Some(case), |round, system, progress| {
-                    testbed.open(system, case, capacity, seed + round as u64, progress)
-                });
-                self.seed += plan.rounds(case) as u64;
+        let count = plan.rounds_saturated();
+        let saturated = |_, at: usize, progress: &mut _| testbed.saturated(plan.systems[at], mix, progress);
+        let rounds = self.bench.rounds(self.cells(mix.name), count, saturated);
+        self.push(rounds, None);
+        let mut capacity = self.capacity(mix)?;
+        for &case in plan.cases.iter().filter(|case| case.mix == mix) {
+            let mut rounds = Rounds::new(self.cells(&case.to_string()));
+            let mut drifts = Vec::new();
+            for round in 0..plan.rounds(case) {
+                self.seed += 1;
+                let tried = calmest(
+                    TRIES,
+                    STEADY,
+                    |tried: &Tried| tried.drift(),
+                    || {
+                        let tried = self.open(&rounds, round, case, capacity)?;
+                        capacity = tried.after;
+                        Ok(tried)
+                    },
+                )?;
+                self.unsteady += usize::from(tried.drift() > STEADY);
+                drifts.push((tried.before, tried.drift()));
+                rounds = tried.rounds;
             }
-        }
-        if let Some(first) = first {
-            let last = self.capacity(mix)?;
-            self.bench.results.push(mix.name, plan.unit.name, "capacity_last_over_first", last / first);
+            for (metric, value) in
+                [("capacity_per_s", median_of(&drifts, |it| it.0)), ("capacity_drift", median_of(&drifts, |it| it.1))]
+            {
+                self.bench.results.push(&case.to_string(), plan.unit.name, metric, value);
+            }
+            self.push(rounds, Some(case));
         }
         Ok(())
     }
 
-    fn measure(
-        &mut self,
-        name: &str,
-        count: usize,
-        case: Option<Case>,
-        measure: impl Fn(usize, System, &mut Progress) -> anyhow::Result<Figures>,
-    ) {
-        let systems = &self.plan.systems;
-        let names: Vec<&str> = systems.iter().map(|system| system.name).collect();
-        let measure = |round, at: usize, progress: &mut _| measure(round, systems[at], progress);
-        let mut rounds = self.bench.rounds(Cell::of_case(name, &names), count, measure);
+    /// Says what was never measured while the machine's speed was steady.
+    fn note_unsteady(&mut self) {
+        if self.unsteady > 0 {
+            self.bench.notes.push(format!(
+                "The machine's speed differed by more than a tenth during {} of the rounds, however often they were measured: \
+                 their loads are not what their names say.",
+                self.unsteady
+            ));
+        }
+        self.bench.results.push("machine", self.plan.unit.name, "unsteady_rounds", self.unsteady as f64);
+    }
+
+    /// One more round of a case, where `before` is what could be done before it.
+    fn open(&mut self, rounds: &Rounds, round: usize, case: Case, before: f64) -> anyhow::Result<Tried> {
+        let (plan, testbed, seed) = (self.plan, self.testbed, self.seed);
+        let mut rounds = rounds.clone();
+        self.bench.round(&mut rounds, round, 0..plan.systems.len(), |_, at, progress| {
+            testbed.open(plan.systems[at], case, before, seed, progress)
+        });
+        Ok(Tried { rounds, before, after: self.capacity(case.mix)? })
+    }
+
+    fn cells(&self, case: &str) -> Vec<Cell> {
+        let names: Vec<&str> = self.plan.systems.iter().map(|system| system.name).collect();
+        Cell::of_case(case, &names)
+    }
+
+    fn push(&mut self, mut rounds: Rounds, case: Option<Case>) {
         ratios::add(&mut rounds, case);
         rounds.push(&mut self.bench.results, has_range);
     }
@@ -114,4 +148,22 @@ impl Run<'_> {
         let figures = self.testbed.saturated(self.plan.unit, mix, &mut self.bench.progress)?;
         figures.get("saturated_per_s").copied().context("a closed loop has a rate")
     }
+}
+
+/// The rounds of a case with one more, and what could be done in a closed loop before it and after.
+struct Tried {
+    rounds: Rounds,
+    before: f64,
+    after: f64,
+}
+
+impl Tried {
+    /// By how much the two differ, over the one before.
+    fn drift(&self) -> f64 {
+        (self.after / self.before - 1.0).abs()
+    }
+}
+
+fn median_of(all: &[(f64, f64)], of: impl Fn(&(f64, f64)) -> f64) -> f64 {
+    median(&all.iter().map(of).collect::<Vec<_>>())
 }
