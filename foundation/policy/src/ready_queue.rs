@@ -234,14 +234,25 @@ impl<T> ReadyQueue<T> {
         }
     }
 
-    /// What goes so many after the first if nothing comes meanwhile, where that is known without a search: in turns by processor
-    /// sharing, and wherever else all stand in one line. For who wants to have its memory near in time.
+    /// A guess, without a search, at what goes so many after the first if nothing comes meanwhile: of the same kind it is the next.
+    /// For who wants to have its memory near in time.
     #[inline]
     #[must_use]
     pub fn behind_first(&self, by: usize) -> Option<&T> {
         match &self.queue {
             Queue::ByKey(queue) => queue.behind_first(by),
             Queue::Guarded(queue) => queue.behind_first(by),
+        }
+    }
+
+    /// At which address the queue has what it knows of that one, and in how many bytes: to ask for [it](Self::behind_first) is to
+    /// wait for these, where many wait and they have left the cache. Nothing is read of them.
+    #[inline]
+    #[must_use]
+    pub fn behind_first_at(&self, by: usize) -> Option<(usize, usize)> {
+        match &self.queue {
+            Queue::ByKey(queue) => queue.behind_first_at(by),
+            Queue::Guarded(queue) => queue.behind_first_at(by),
         }
     }
 
@@ -274,6 +285,12 @@ impl<T> ReadyQueue<T> {
     pub fn drain(&mut self, now: Time) -> impl Iterator<Item = (Urgency, T)> + '_ {
         std::iter::from_fn(move || self.pop(now))
     }
+}
+
+/// At which address something lies, and in how many bytes.
+#[inline]
+fn place_of<P>(it: &P) -> (usize, usize) {
+    (std::ptr::from_ref(it).addr(), size_of::<P>())
 }
 
 /// Keeps `most` of those with the greatest keys.

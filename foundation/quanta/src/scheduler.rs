@@ -221,6 +221,9 @@ enum Situation {
 const POLITE: u32 = 2;
 const PAUSE: Duration = Duration::from_micros(50);
 
+/// So many jobs that wait, of a kilobyte or two with what their owner knows of them, and a cache for one core is full.
+const DEEP: usize = 256;
+
 /// How many quanta one that is known to stay the next is given at once.
 const AT_ONCE: u32 = 32;
 
@@ -291,14 +294,19 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
         Some((JobId { place, generation: there.generation }, there.since))
     }
 
-    /// Has the processor fetch what those need that take turns with others, while one runs: of the next but one the place, which
-    /// says where the rest of it is, and of the next the rest. With many they would all have left the cache meanwhile.
+    /// Has the processor fetch what those need whose turn comes soon, while one runs. Where [many](Self::is_deep) wait it has left
+    /// the cache meanwhile, and one thing says where the next is: so for each of those to come it is another. The owner goes on
+    /// with [what is its own](Self::key_behind). Where few wait those that take turns have what is theirs fetched.
     #[inline(always)]
     fn prefetch(&self) {
-        if let Some(place) = self.ready.behind_first(1) {
+        let is_deep = self.is_deep();
+        if is_deep && let Some((address, bytes)) = self.ready.behind_first_at(4) {
+            prefetch(address, bytes);
+        }
+        if let Some(place) = self.ready.behind_first(if is_deep { 3 } else { 1 }) {
             prefetch(ptr::from_ref(&self.places[*place as usize]).addr(), size_of::<Place<J, K>>());
         }
-        if let Some(there) = self.upcoming()
+        if let Some(there) = self.behind_first(0)
             && let Progress::Begun(runner) = &there.progress
         {
             prefetch(ptr::from_ref::<Runner<J>>(runner).addr(), size_of::<Runner<J>>());
@@ -306,17 +314,25 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
         }
     }
 
-    /// Who is next if nobody comes meanwhile, where that is known without a search.
-    #[inline]
-    fn upcoming(&self) -> Option<&Place<J, K>> {
-        self.ready.behind_first(0).map(|place| &self.places[*place as usize])
-    }
-
-    /// What the owner calls the job that is next if nobody comes meanwhile, where that is known without a search.
+    /// Whether so many wait that what is theirs can't all be in the cache.
     #[must_use]
     #[inline]
-    pub fn next_key(&self) -> Option<K> {
-        self.upcoming().map(|there| there.key)
+    pub fn is_deep(&self) -> bool {
+        self.ready.len() >= DEEP
+    }
+
+    #[inline]
+    fn behind_first(&self, by: usize) -> Option<&Place<J, K>> {
+        self.ready.behind_first(by).map(|place| &self.places[*place as usize])
+    }
+
+    /// A guess at what the owner calls the job that comes so many after the first if nobody comes meanwhile, see
+    /// [`ReadyQueue::behind_first`]. Where [many](Self::is_deep) wait, that of the first three is near the processor when a turn
+    /// begins.
+    #[must_use]
+    #[inline]
+    pub fn key_behind(&self, by: usize) -> Option<K> {
+        self.behind_first(by).map(|there| there.key)
     }
 
     /// Puts those back whose waits are over.
@@ -454,10 +470,19 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
     }
 
     /// Takes out of the queue up to `most` of the jobs that haven't begun: those for which `by` is greatest, of those for which it
-    /// is `Some`. See [`ReadyQueue::shed_by`].
-    pub fn shed<O: Ord>(&mut self, most: usize, by: impl Fn(&Urgency, K) -> Option<O>) -> Vec<JobId> {
+    /// is `Some`. See [`ReadyQueue::shed_by`]. Only those are looked at whose urgency `may` be one of theirs: to look at thousands
+    /// takes ten times as long as to look through the queue.
+    pub fn shed<O: Ord>(
+        &mut self,
+        most: usize,
+        may: impl Fn(&Urgency) -> bool,
+        by: impl Fn(&Urgency, K) -> Option<O>,
+    ) -> Vec<JobId> {
         let Self { ready, places, .. } = self;
         let shed = ready.shed_by(most, |urgency, place| {
+            if !may(urgency) {
+                return None;
+            }
             let there = &places[*place as usize];
             if there.is_fresh() { by(urgency, there.key) } else { None }
         });

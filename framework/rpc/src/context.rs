@@ -65,6 +65,12 @@ impl Context {
         self.0.renew(request, peer);
     }
 
+    /// Where it lies, and in how many bytes.
+    #[inline]
+    pub(crate) fn place(&self) -> (*const u8, usize) {
+        self.0.place()
+    }
+
     /// Who makes the call that is served: what its connection says, shared by all calls of it, and, where a call's credentials
     /// were checked, whose they are. Contexts that are made of this one say the same; one that was made here, or
     /// [detached](Self::detach), knows of nobody.

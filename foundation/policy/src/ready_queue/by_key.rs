@@ -89,6 +89,11 @@ impl<T> ByKey<T> {
         self.waiting.behind_first(by).map(|waiting| &waiting.work)
     }
 
+    #[inline]
+    pub(super) fn behind_first_at(&self, by: usize) -> Option<(usize, usize)> {
+        self.waiting.behind_first(by).map(super::place_of)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.waiting.len() + self.late.len()
     }

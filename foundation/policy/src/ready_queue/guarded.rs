@@ -22,7 +22,8 @@
 //!    the longest of these that gives way (Moore and Hodgson, 1968), so that one isn't watched any more, if it takes
 //!    [much longer](LITTLE): among equals the earliest deadline decides.
 //! 5. Where the queue is [half](CROWDED) full, who comes will soon be turned away, whoever it is. Fewest are if long work
-//!    waits: what is [much longer](LITTLE) than the mean of all that waits isn't watched any more.
+//!    waits: what is [much longer](LITTLE) than the mean of all that waits isn't watched any more. So it stays until [few](CALM) wait:
+//!    long work that begins as soon as there is a little room fills the queue before it is done, and was for nothing then.
 //!
 //! So the guard is as wide as the work that is at risk, and no wider. Among the watched it is the deadline that counts and
 //! not the laxity: of two calls with the same laxity the one that runs keeps its own while the other's shrinks, so they
@@ -64,8 +65,9 @@ const SPARE: i64 = 100;
 /// More than so many times as long as another a call is that gives way.
 const LITTLE: i64 = 4;
 
-/// Which part of those that may wait do where the queue is crowded.
+/// Which part of those that may wait do where the queue becomes crowded, and where it isn't any more.
 const CROWDED: usize = 2;
+const CALM: usize = 8;
 
 /// The longest work that is told from longer work, in nanoseconds.
 const HOUR: u64 = 3600 * 1_000_000_000;
@@ -93,6 +95,8 @@ pub(super) struct Guarded<T> {
     drain: Drain,
     /// Who comes is turned away if so many wait.
     most: usize,
+    /// Whether the queue has been half full since few waited.
+    is_crowded: bool,
     pushed: i64,
     pushed_first: i64,
     inserted: u32,
@@ -128,6 +132,7 @@ impl<T> Guarded<T> {
             backlog: Backlog::new(),
             drain: Drain::new(),
             most: usize::MAX,
+            is_crowded: false,
             pushed: 0,
             pushed_first: 0,
             inserted: 0,
@@ -136,6 +141,7 @@ impl<T> Guarded<T> {
 
     pub(super) fn set_most(&mut self, most: usize) {
         self.most = most;
+        self.is_crowded = self.len() >= most.div_ceil(CROWDED);
     }
 
     #[inline]
@@ -163,6 +169,7 @@ impl<T> Guarded<T> {
                 (self.slots.len() - 1) as u32
             }
         };
+        self.is_crowded |= self.len() >= self.most.div_ceil(CROWDED);
         self.rest.push(Entry { key: self.rank(&urgency), turn, slot });
         if urgency.deadline.expires().is_some() {
             let from = self.watched_from(&urgency);
@@ -225,6 +232,10 @@ impl<T> Guarded<T> {
         let now = signed(now);
         let next = self.next(now)?;
         let (urgency, found) = self.take(next)?;
+        if self.is_pressed {
+            // Its entry is stale from here on, and who comes next is looked for behind those.
+            self.first_of_rest();
+        }
         self.drain.taken(now, work_left(&urgency), self.len() > 0);
         Some((urgency, found))
     }
@@ -302,7 +313,7 @@ impl<T> Guarded<T> {
         if let Some(late) = tightest.and(self.guard.first()).filter(is_late) {
             return Err(late);
         }
-        if self.len() >= self.most.div_ceil(CROWDED) {
+        if self.is_crowded {
             let mean = self.backlog.all() / self.len().max(1) as i64;
             if let Some(longest) = self.guard.longest().filter(|longest| longest.work / LITTLE > mean) {
                 return Err(longest);
@@ -326,11 +337,15 @@ impl<T> Guarded<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// As the queue's method of that name says: while nobody is at risk.
+    /// As the queue's method of that name says. Those at risk mostly go in the order in which they would without a deadline, too.
     #[inline]
     pub(super) fn behind_first(&self, by: usize) -> Option<&T> {
-        let entry = self.rest.behind_first(by).filter(|_| !self.is_pressed)?;
-        self.slots[entry.slot as usize].work.as_ref()
+        self.slots[self.rest.behind_first(by)?.slot as usize].work.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn behind_first_at(&self, by: usize) -> Option<(usize, usize)> {
+        self.rest.behind_first(by).map(|entry| super::place_of(&self.slots[entry.slot as usize]))
     }
 
     /// What nobody's work is longer than, as far as that is known without a search.
@@ -461,6 +476,7 @@ impl<T> Guarded<T> {
         }
         self.backlog.remove(work_left(&urgency));
         self.free.push(slot);
+        self.is_crowded &= self.len() >= self.most.div_ceil(CALM);
         Some((urgency, work))
     }
 

@@ -117,6 +117,15 @@ fn where_half_of_the_queue_is_full_long_work_waits() {
         queue([long].into_iter().chain(others)).with_most(40).pop(at(9 * MS)).map(|(_, name)| name)
     };
     assert_eq!((first(18), first(19)), (Some(0), Some(1)));
+    // And so does long work that comes then, until few wait.
+    let first_after = |served| {
+        let others = (1..=20).map(|n| (work(9 * MS, None, 10 * US), n));
+        let mut queue = queue(others).with_most(40);
+        (0..served).for_each(|_| drop(queue.pop(at(9 * MS))));
+        queue.push(at(9 * MS), work(MS, Some(10 * MS), 2 * MS), 0);
+        queue.pop(at(9 * MS)).map(|(_, name)| name == 0)
+    };
+    assert_eq!([1, 10, 15, 16].map(first_after), [false, false, false, true].map(Some));
 }
 
 #[test]
@@ -134,14 +143,23 @@ fn how_long_the_longest_is_at_most_is_known_without_a_search() {
 }
 
 #[test]
-fn in_one_line_it_is_known_who_comes_behind_the_first() {
+fn of_the_same_kind_it_is_known_who_comes_behind_the_first() {
     let mut queue = queue((0..3).map(|n| (work(MS * n, None, US), n)));
     assert_eq!([0, 1, 2, 3].map(|by| queue.behind_first(by).copied()), [Some(0), Some(1), Some(2), None]);
     queue.pop(at(3 * MS));
     assert_eq!(queue.behind_first(0), Some(&1));
+    // One at risk that goes before them doesn't stand in their way, and neither does another kind.
     queue.push(at(3 * MS), work(3 * MS, Some(4 * US), US), 9);
     assert_eq!(queue.pop(at(3 * MS)).map(|(_, name)| name), Some(9));
-    assert_eq!(queue.behind_first(0), None);
+    assert_eq!([0, 1, 2].map(|by| queue.behind_first(by).copied()), [Some(1), Some(2), None]);
+    let mut queue = ReadyQueue::new(Order::Guarded);
+    queue.push(at(MS), work(MS, None, 500 * US), 8);
+    (0..3).for_each(|n| queue.push(at(MS * (n + 1)), work(MS * (n + 1), None, US), n));
+    assert_eq!(queue.pop(at(3 * MS)).map(|(_, name)| name), Some(0));
+    assert_eq!([0, 1, 2].map(|by| queue.behind_first(by).copied()), [Some(1), Some(2), None]);
+    assert!(queue.behind_first_at(1).is_some_and(|(_, bytes)| bytes > size_of::<Urgency>()));
+    assert_eq!(queue.behind_first_at(2), None);
+    assert_eq!(queue.drain(at(3 * MS)).map(|(_, name)| name).collect::<Vec<_>>(), [1, 2, 8]);
 }
 
 #[test]
@@ -186,8 +204,9 @@ fn drained(slowdown: u32, idle: Duration) -> (ReadyQueue<u64>, Duration) {
 #[derive(Default)]
 struct Model {
     waiting: Vec<(i64, Urgency, u64)>,
-    /// How many may wait.
+    /// How many may wait, and whether half of them have since there were few.
     most: usize,
+    is_crowded: bool,
     /// How many times its work a call takes; none learned is 0.
     slowdown: u32,
     /// Those whose time to be watched has come, and whether they still are.
@@ -202,9 +221,15 @@ struct Model {
 impl Model {
     fn push(&mut self, turn: i64, urgency: Urgency, id: u64) {
         self.waiting.push((turn, urgency, id));
+        self.is_crowded |= self.waiting.len() >= self.most.div_ceil(2);
         if self.is_pressed {
             self.pressed.push(id);
         }
+    }
+
+    fn retain(&mut self, keep: impl Fn(u64) -> bool) {
+        self.waiting.retain(|(_, _, id)| keep(*id));
+        self.is_crowded &= self.waiting.len() >= self.most.div_ceil(8);
     }
 
     fn due(urgency: &Urgency) -> i64 {
@@ -254,7 +279,7 @@ impl Model {
             let longest = of.iter().rev().max_by_key(|(urgency, ..)| Self::left(urgency));
             longest.map(|(urgency, id, _)| (Self::left(urgency), *id))
         };
-        if self.waiting.len() >= self.most.div_ceil(2) {
+        if self.is_crowded {
             let all: i64 = self.waiting.iter().map(|(_, urgency, _)| Self::left(urgency)).sum();
             let mean = all / self.waiting.len() as i64;
             if let Some((_, id)) = longest(guard).filter(|(work, _)| work / 4 > mean) {
@@ -354,11 +379,11 @@ proptest! {
                 }
                 3 => {
                     queue.retain(|_, id| *id % 7 != 0);
-                    model.waiting.retain(|(_, _, id)| *id % 7 != 0);
+                    model.retain(|id| id % 7 != 0);
                 }
                 _ => {
                     let expected = model.first(now);
-                    model.waiting.retain(|(_, _, id)| Some(*id) != expected);
+                    model.retain(|id| Some(id) != expected);
                     prop_assert_eq!(queue.pop(now).map(|(_, id)| id), expected);
                 }
             }

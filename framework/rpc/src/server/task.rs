@@ -16,9 +16,11 @@ use greenwave_proto::context::Received;
 use greenwave_proto::{Coding, Peer};
 use greenwave_quanta::Job;
 use greenwave_quanta::scheduler::JobId;
+use greenwave_verbs::fetch;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
+use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -75,6 +77,9 @@ pub(super) struct Begin {
     pub(super) at: Time,
     pub(super) queued: Span,
 }
+
+/// How much of a request is fetched ahead, in bytes: of a longer one the processor sees by itself that it is read on.
+const REQUEST: usize = 256;
 
 /// What a task has in common with its handler's coroutine.
 ///
@@ -335,11 +340,25 @@ impl Tasks {
         index
     }
 
-    /// Has the processor fetch a task while other work goes on.
+    /// Has the processor fetch tasks whose turn comes soon while other work goes on: of the next the request and what is said
+    /// of it, of the second what says where these are, and of the third the task, which says where that is.
     #[inline]
-    pub(super) fn prefetch(&self, index: usize) {
-        if let Some(task) = self.slots.get(index) {
-            greenwave_verbs::fetch(std::ptr::from_ref(task), size_of::<Task>());
+    pub(super) fn prefetch(&self, soon: [Option<usize>; 3]) {
+        let [next, second, third] = soon.map(|index| self.slots.get(index?));
+        // What a handler has begun with is its coroutine's.
+        if let Some(task) = next.filter(|task| task.is_fresh()) {
+            let invocation = &task.invocation;
+            let (context, bytes) = invocation.context.place();
+            fetch(context, bytes);
+            let request = invocation.request.take();
+            fetch(request.as_ptr(), request.len().min(REQUEST));
+            invocation.request.set(request);
+        }
+        if let Some(task) = second {
+            fetch(Rc::as_ptr(&task.invocation), size_of::<Invocation>());
+        }
+        if let Some(task) = third {
+            fetch(ptr::from_ref(task), size_of::<Task>());
         }
     }
 

@@ -136,8 +136,8 @@ impl EventLoop {
         mailbox.resumed.set(now);
         let learned = &methods[task.method];
         let had = task.service;
-        if let Some(next) = jobs.next_key() {
-            tasks.prefetch(next);
+        if jobs.is_deep() {
+            tasks.prefetch([0, 1, 2].map(|by| jobs.key_behind(by)));
         }
         let task = &mut tasks[index];
         let mut turn = TaskTurn::<PLAIN> { clock, task, learned, pacing, inbox: &role.inbox, until: now };

@@ -78,12 +78,17 @@ impl EventLoop {
             let mut estimates = self.tasks.fresh_methods().filter_map(|method| self.methods[method].estimate);
             self.sharing.is_some() || estimates.any(|(here, _)| here > above)
         });
-        if !may_be_longer && !self.tasks.any_below(criticality, most_critical) {
+        let may_be_less = self.tasks.any_below(criticality, most_critical);
+        if !may_be_longer && !may_be_less {
             return 0;
         }
         if self.crowds[class].is_known(above, tenant.id) {
             return 0;
         }
+        let may_be = |urgency: &Urgency| {
+            longest.set(longest.get().max(urgency.here));
+            may_be_less || above.is_some_and(|above| urgency.here > above)
+        };
         let may = |urgency: &Urgency, task: &Task| {
             let own = task.invocation.context.criticality().min(most_critical);
             if own == criticality {
@@ -94,7 +99,7 @@ impl EventLoop {
         };
         let most = limit.div_ceil(AdmissionConfig::SHED);
         let shed = match self.sharing {
-            None => self.jobs.shed(most, |urgency, index| may(urgency, &self.tasks[index])),
+            None => self.jobs.shed(most, may_be, |urgency, index| may(urgency, &self.tasks[index])),
             Some(_) => self.shed_of(tenant.id, most, may),
         };
         let is_none = shed.is_empty();
@@ -133,7 +138,7 @@ impl EventLoop {
                 let task = &tasks[index];
                 if task.tenant.id == tenant { by(urgency, task) } else { None }
             };
-            shed.extend(jobs.shed(most - shed.len(), own));
+            shed.extend(jobs.shed(most - shed.len(), |_| true, own));
         }
         shed
     }
