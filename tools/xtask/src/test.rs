@@ -1,9 +1,10 @@
 //! `cargo xtask test`: everything that has to hold before a change goes in.
 //!
 //! The tests come last, so that what they say stands at the end. Lints and documentation share one set of checked
-//! dependencies, the tests need them built: each dependency is compiled twice, once of them without code.
+//! dependencies, the tests need them built: each dependency is compiled twice, once of them without code. Which features it has
+//! depends on which packages are named, and on whether their tests are built: so where it can be all of them are, and always with
+//! tests, though a step is about a few.
 
-use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
@@ -45,15 +46,21 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
     let mut steps = Steps::new(if quick { 3 } else { 20 + fabric_steps() });
+    let features = all_options();
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
     if !quick {
-        let documentation = ["doc", "--workspace", "--no-deps", "--document-private-items"];
+        let lints = ["clippy", "--workspace", "--all-targets", "--features", &features, "--", "-D", "warnings"];
+        steps.run("lints of options", &mut cargo(lints))?;
+        // With an example, as else tests' dependencies have no part in it.
+        let documentation =
+            ["doc", "--workspace", "--no-deps", "--document-private-items", "--lib", "--bins", "--example", "costs"];
         steps.run("documentation", cargo(documentation).env("RUSTDOCFLAGS", "-D warnings"))?;
         dependencies(&mut steps)?;
         models(&mut steps)?;
         fuzz::smoke(&mut steps, FUZZ_TIME, fuzz)?;
+        steps.run("build", &mut cargo(["build", "--workspace", "--all-targets"]))?;
         c_code(&mut steps)?;
         go(&mut steps)?;
         ebpf::check(&mut steps)?;
@@ -112,9 +119,6 @@ const STEADY: [Steady; 3] = [
 ];
 
 fn steady_claims(steps: &mut Steps) -> Result<()> {
-    let programs: BTreeSet<&str> = STEADY.iter().map(|run| run.program).collect();
-    let build = programs.iter().flat_map(|program| ["--package", program, "--bin", program]);
-    steps.run("claims: build", cargo(["build"]).args(build))?;
     // What was measured before isn't written over, nor what another run finds.
     let folder = |run: &Steady| target().join("steady").join(run.name);
     for run in &STEADY {
@@ -154,7 +158,7 @@ fn go(steps: &mut Steps) -> Result<()> {
         steps.pass_over("Go", "passed over: there is no Go; to install it: https://go.dev/dl");
         return Ok(());
     }
-    steps.run("Go", &mut cargo(["test", "--package", "greenwave-peers", "--test", "run", "--", "--include-ignored"]))
+    steps.run("Go", &mut cargo(["test", "--workspace", "--test", "run", "--", "--include-ignored"]))
 }
 
 /// C code in an instrumented program, where there is a compiler that makes bitcode of it.
@@ -164,17 +168,22 @@ fn c_code(steps: &mut Steps) -> Result<()> {
         steps.pass_over("C code", "passed over: there is no clang; to install it: apt-get install clang");
         return Ok(());
     };
-    let mut test = cargo(["test", "--package", "cargo-quanta", "--test", "clang", "--", "--ignored"]);
+    let mut test = cargo(["test", "--workspace", "--test", "clang", "--", "--ignored"]);
     steps.run("C code", test.env("CLANG", clang))
 }
 
-/// What is off by default and built by nothing else in the workspace: signed tokens, and TLS with AWS-LC's cryptography.
+/// What is off by default and built by nothing else in the workspace.
+fn all_options() -> String {
+    let fabric = if has_libfabric() { ",greenwave-rpc/fabric" } else { "" };
+    format!("{OPTIONS}{fabric}")
+}
+
+/// Signed tokens, and TLS with AWS-LC's cryptography.
+const OPTIONS: &str = "greenwave-rpc/aws-lc-rs,greenwave-rpc/jwt";
+
 fn options(steps: &mut Steps) -> Result<()> {
-    const OPTIONS: [&str; 4] = ["--package", "greenwave-rpc", "--features", "aws-lc-rs,jwt"];
-    let mut lints = cargo(["clippy", "--all-targets"]);
-    steps.run("options: lints", lints.args(OPTIONS).args(["--", "-D", "warnings"]))?;
     let tests = ["jwt", "authorize", "identity", "renewal", "tls"].into_iter().flat_map(|test| ["--test", test]);
-    steps.run("options: calls", cargo(["test"]).args(OPTIONS).args(tests))
+    steps.run("options: calls", cargo(["test", "--workspace", "--features", OPTIONS]).args(tests))
 }
 
 /// The backend over libfabric, in shared memory and over TCP, where libfabric's headers are.
@@ -183,16 +192,13 @@ fn fabric(steps: &mut Steps) -> Result<()> {
         steps.pass_over("fabric", "passed over: there is no libfabric; to install it: apt-get install libfabric-dev");
         return Ok(());
     }
-    let feature = ["--features", "fabric"];
-    let packages = ["--package", "greenwave-verbs", "--package", "greenwave-rpc"];
-    let mut lints = cargo(["clippy", "--all-targets"]);
-    steps.run("fabric: lints", lints.args(packages).args(feature).args(["--", "-D", "warnings"]))?;
-    steps.run("fabric: queues", cargo(["test", "--package", "greenwave-verbs"]).args(feature))?;
-    steps.run("fabric: calls", cargo(["test", "--package", "greenwave-rpc", "--test", "fabric"]).args(feature))
+    steps.run("fabric: queues", &mut cargo(["test", "--package", "greenwave-verbs", "--features", "fabric"]))?;
+    let calls = ["test", "--workspace", "--features", "greenwave-rpc/fabric", "--test", "fabric"];
+    steps.run("fabric: calls", &mut cargo(calls))
 }
 
 fn fabric_steps() -> usize {
-    if has_libfabric() { 3 } else { 1 }
+    if has_libfabric() { 2 } else { 1 }
 }
 
 /// Every interleaving of the lock-free protocols, by loom. Its own target folder keeps the flag from rebuilding all else.
