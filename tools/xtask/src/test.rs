@@ -2,8 +2,8 @@
 //!
 //! The tests come last, so that what they say stands at the end. Lints and documentation share one set of checked
 //! dependencies, the tests need them built: each dependency is compiled twice, once of them without code. Which features it has
-//! depends on which packages are named, and on whether their tests are built: so where it can be all of them are, and always with
-//! tests, though a step is about a few.
+//! depends on which packages are named, and on whether their tests are built: so what builds names all of them, though a step is
+//! about a few.
 
 use std::process::Command;
 use std::time::Duration;
@@ -46,16 +46,13 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
     let mut steps = Steps::new(if quick { 3 } else { 20 + fabric_steps() });
-    let features = all_options();
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
     if !quick {
-        let lints = ["clippy", "--workspace", "--all-targets", "--features", &features, "--", "-D", "warnings"];
-        steps.run("lints of options", &mut cargo(lints))?;
-        // With an example, as else tests' dependencies have no part in it.
-        let documentation =
-            ["doc", "--workspace", "--no-deps", "--document-private-items", "--lib", "--bins", "--example", "costs"];
+        let lints = ["clippy", "--package", "greenwave-rpc", "--package", "greenwave-verbs", "--all-targets"];
+        steps.run("lints of options", cargo(lints).args(["--features", &all_options(), "--", "-D", "warnings"]))?;
+        let documentation = ["doc", "--workspace", "--no-deps", "--document-private-items"];
         steps.run("documentation", cargo(documentation).env("RUSTDOCFLAGS", "-D warnings"))?;
         dependencies(&mut steps)?;
         models(&mut steps)?;
