@@ -3,7 +3,7 @@
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use signal_hook::consts::SIGINT;
 
 use crate::step::{Steps, asks_for_help, cargo, root, say, target};
@@ -66,11 +66,15 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     })
 }
 
-/// Some seconds of it, as a step of the tests, where it can run. Both programs have been built.
+/// Some seconds of it, as a step of the tests, where it can run.
 pub(crate) fn smoke(steps: &mut Steps) -> Result<()> {
     const GROUP: [&str; 6] =
         ["--seed=1", "--faults=2", "--only=kill", "--only=partition", "--only=power-torn", "--only=mute"];
     const ROWS: [&str; 3] = ["rows", "--seed=1", "--minutes=0.4"];
+    let mut build = build();
+    if !build.status()?.success() {
+        bail!("chaos can't be built; to see why: cargo build --package greenwave-chaos");
+    }
     for (name, words) in [("chaos", &GROUP[..]), ("chaos rows", &ROWS[..])] {
         let mut chaos = program(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
         let output = chaos.output()?;

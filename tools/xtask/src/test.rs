@@ -2,9 +2,9 @@
 //!
 //! The tests come last, so that what they say stands at the end. Lints and documentation share one set of checked
 //! dependencies, the tests need them built: each dependency is compiled twice, once of them without code. Which features it has
-//! depends on which packages are named, and on whether their tests are built: so what builds names all of them, though a step is
-//! about a few.
+//! depends on which packages are named, and on whether their tests are built.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
@@ -57,7 +57,6 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         dependencies(&mut steps)?;
         models(&mut steps)?;
         fuzz::smoke(&mut steps, FUZZ_TIME, fuzz)?;
-        steps.run("build", &mut cargo(["build", "--workspace", "--all-targets"]))?;
         c_code(&mut steps)?;
         go(&mut steps)?;
         ebpf::check(&mut steps)?;
@@ -116,6 +115,9 @@ const STEADY: [Steady; 3] = [
 ];
 
 fn steady_claims(steps: &mut Steps) -> Result<()> {
+    let programs: BTreeSet<&str> = STEADY.iter().map(|run| run.program).collect();
+    let build = programs.iter().flat_map(|program| ["--package", program, "--bin", program]);
+    steps.run("claims: build", cargo(["build"]).args(build))?;
     // What was measured before isn't written over, nor what another run finds.
     let folder = |run: &Steady| target().join("steady").join(run.name);
     for run in &STEADY {
@@ -155,7 +157,7 @@ fn go(steps: &mut Steps) -> Result<()> {
         steps.pass_over("Go", "passed over: there is no Go; to install it: https://go.dev/dl");
         return Ok(());
     }
-    steps.run("Go", &mut cargo(["test", "--workspace", "--test", "run", "--", "--include-ignored"]))
+    steps.run("Go", &mut cargo(["test", "--package", "greenwave-peers", "--test", "run", "--", "--include-ignored"]))
 }
 
 /// C code in an instrumented program, where there is a compiler that makes bitcode of it.
@@ -165,7 +167,7 @@ fn c_code(steps: &mut Steps) -> Result<()> {
         steps.pass_over("C code", "passed over: there is no clang; to install it: apt-get install clang");
         return Ok(());
     };
-    let mut test = cargo(["test", "--workspace", "--test", "clang", "--", "--ignored"]);
+    let mut test = cargo(["test", "--package", "cargo-quanta", "--test", "clang", "--", "--ignored"]);
     steps.run("C code", test.env("CLANG", clang))
 }
 
@@ -180,7 +182,7 @@ const OPTIONS: &str = "greenwave-rpc/aws-lc-rs,greenwave-rpc/jwt";
 
 fn options(steps: &mut Steps) -> Result<()> {
     let tests = ["jwt", "authorize", "identity", "renewal", "tls"].into_iter().flat_map(|test| ["--test", test]);
-    steps.run("options: calls", cargo(["test", "--workspace", "--features", OPTIONS]).args(tests))
+    steps.run("options: calls", cargo(["test", "--package", "greenwave-rpc", "--features", OPTIONS]).args(tests))
 }
 
 /// The backend over libfabric, in shared memory and over TCP, where libfabric's headers are.
@@ -190,7 +192,7 @@ fn fabric(steps: &mut Steps) -> Result<()> {
         return Ok(());
     }
     steps.run("fabric: queues", &mut cargo(["test", "--package", "greenwave-verbs", "--features", "fabric"]))?;
-    let calls = ["test", "--workspace", "--features", "greenwave-rpc/fabric", "--test", "fabric"];
+    let calls = ["test", "--package", "greenwave-rpc", "--features", "fabric", "--test", "fabric"];
     steps.run("fabric: calls", &mut cargo(calls))
 }
 
