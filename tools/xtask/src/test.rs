@@ -180,6 +180,7 @@ fn all_options() -> String {
 /// Signed tokens, and TLS with AWS-LC's cryptography.
 const OPTIONS: &str = "greenwave-rpc/aws-lc-rs,greenwave-rpc/jwt";
 
+/// What those change, with them.
 fn options(steps: &mut Steps) -> Result<()> {
     let tests = ["jwt", "authorize", "identity", "renewal", "tls"].into_iter().flat_map(|test| ["--test", test]);
     steps.run("options: calls", cargo(["test", "--package", "greenwave-rpc", "--features", OPTIONS]).args(tests))

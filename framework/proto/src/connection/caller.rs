@@ -238,12 +238,7 @@ impl Caller {
     #[inline(never)]
     fn sweep(&mut self) {
         let Self { looks, slots, queued, .. } = self;
-        looks.sweep(|call| match call {
-            Call::Open { slot, generation } => {
-                matches!(slots.get(usize::from(slot)), Some((now, Slot::Open(_))) if *now == generation)
-            }
-            Call::Queued(number) => queued.contains_key(&number),
-        });
+        looks.sweep(|call| over::request_of(slots, queued, call).is_some());
     }
 
     /// Takes a call on. It may have to wait for a slot; the time counts. One that streams has no body, or its first message.

@@ -14,7 +14,7 @@ use crate::outcome::Outcome;
 use crate::status::{Check, Reason, Status};
 use crate::wire::{Cancel, StageName};
 use greenwave_policy::Time;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 impl Caller {
     /// Nobody waits for this call any more. It is finished without a word. Whether it was here. `slot`: where it was
@@ -138,7 +138,7 @@ impl Caller {
         let mut due = Vec::new();
         while let Some(call) = self.looks.take(now) {
             looked();
-            let Some((request, posted)) = self.request_of(call) else { continue };
+            let Some((request, posted)) = request_of(&self.slots, &self.queued, call) else { continue };
             if is_over(now, &request.terms, posted).is_some() {
                 due.push(call);
             } else {
@@ -151,7 +151,7 @@ impl Caller {
         due.dedup();
         let (mut ended, mut is_silent) = (Vec::new(), false);
         for call in due {
-            let Some((request, posted)) = self.request_of(call) else { continue };
+            let Some((request, posted)) = request_of(&self.slots, &self.queued, call) else { continue };
             let Some(status) = over(now, &request.terms, posted, &self.link) else { continue };
             is_silent |= posted && matches!(status.reason, Reason::Expired(_));
             let (token, outcome) = (request.token, Outcome::local(status, now.since(request.started)));
@@ -171,17 +171,6 @@ impl Caller {
         // Expiries that lie close together are dealt with in one go. Calls may have been opened, which sets it, and be over by now.
         let next = self.looks.next().map_or(Time::MAX, |at| at.max(now + GRAIN));
         self.link.timers.set(Timer::Calls, next);
-    }
-
-    /// The request of a call that is open or queued, and whether the peer was sent any of it.
-    fn request_of(&self, call: Call) -> Option<(&Request, bool)> {
-        match call {
-            Call::Open { slot, generation } => match self.slots.get(usize::from(slot)) {
-                Some((now, Slot::Open(open))) if *now == generation => Some((&open.request, open.posted.is_some())),
-                _ => None,
-            },
-            Call::Queued(number) => self.queued.get(&number).map(|queued| (&queued.request, false)),
-        }
     }
 
     /// Takes out the calls that the peer has not heard of. Those that stream are not made elsewhere, as their messages are sent
@@ -278,4 +267,19 @@ pub(super) fn over(now: Time, terms: &Terms, posted: bool, link: &Link) -> Optio
 
 fn is_over(now: Time, terms: &Terms, posted: bool) -> Option<Reason> {
     terms.ask(if posted { Check::Wait } else { Check::Send }, now).refused()
+}
+
+/// The request of a call that is open or queued, and whether the peer was sent any of it; `None` if the call is over.
+pub(super) fn request_of<'a>(
+    slots: &'a [(u16, Slot)],
+    queued: &'a BTreeMap<u64, Queued>,
+    call: Call,
+) -> Option<(&'a Request, bool)> {
+    match call {
+        Call::Open { slot, generation } => match slots.get(usize::from(slot)) {
+            Some((now, Slot::Open(open))) if *now == generation => Some((&open.request, open.posted.is_some())),
+            _ => None,
+        },
+        Call::Queued(number) => queued.get(&number).map(|queued| (&queued.request, false)),
+    }
 }
