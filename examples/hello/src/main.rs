@@ -1,5 +1,3 @@
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
-
 use greenwave::{Context, Server, ServerConfig, Status};
 use std::sync::Arc;
 use std::time::Duration;

@@ -246,6 +246,7 @@ impl Context {
     }
 
     /// Where what it says lies, and in how many bytes: for who has it fetched before it is asked. Nothing is read of it.
+    #[doc(hidden)]
     #[inline]
     pub fn place(&self) -> (*const u8, usize) {
         (Arc::as_ptr(&self.0).cast(), size_of::<Parts>())

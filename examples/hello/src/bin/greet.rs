@@ -1,5 +1,3 @@
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
-
 use greenwave::{Channel, ChannelConfig, Context};
 use std::time::Duration;
 
