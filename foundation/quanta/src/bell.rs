@@ -73,6 +73,7 @@ impl Bell {
     fn wake(&self) {}
 }
 
+/// Built and run by `lab/models`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

@@ -89,7 +89,7 @@ impl Drop for Locals {
     }
 }
 
-#[cfg(all(test, not(loom), target_arch = "x86_64"))]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
     use crate::machine::{exchange, offset};

@@ -23,5 +23,5 @@ pub(crate) fn name_overflows() {
     }
 }
 
-#[cfg(all(test, not(loom), target_os = "linux"))]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;

@@ -212,5 +212,5 @@ impl<F> fmt::Display for Full<F> {
 
 impl<F> std::error::Error for Full<F> {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

@@ -82,6 +82,7 @@ mod tests {
     }
 }
 
+/// Built and run by `lab/models`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

@@ -172,8 +172,7 @@ mod tests {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test -p greenwave-quanta --features loom --release --lib model`, in a target directory of its
-/// own.
+/// Built and run by `lab/models`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
@@ -182,7 +181,7 @@ mod model {
     fn pass(slots: usize, values: usize, pops: usize) {
         let (mut producer, mut consumer) = ring(slots);
         let pushes = loom::thread::spawn(move || {
-            for mut value in (0..values).map(loom::sync::Arc::new) {
+            for mut value in (0..values).map(Arc::new) {
                 while let Err(back) = producer.push(value) {
                     value = back;
                     loom::thread::yield_now();

@@ -162,7 +162,7 @@ impl<T> Inbox<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

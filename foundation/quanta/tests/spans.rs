@@ -1,5 +1,4 @@
 //! Spans that jobs of one thread have entered don't mix, with a real subscriber.
-#![cfg(not(loom))]
 
 use greenwave_policy::{Order, Urgency};
 use greenwave_quanta::scheduler::Event;

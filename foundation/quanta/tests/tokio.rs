@@ -1,5 +1,4 @@
 //! A pool's tasks are awaited on a real runtime of somebody else's, in place of `spawn_blocking`.
-#![cfg(not(loom))]
 
 use greenwave_quanta::pool::JobError;
 use greenwave_quanta::{Pool, yield_now};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use signal_hook::consts::SIGINT;
 
-use crate::step::{Steps, asks_for_help, cargo, root, say, target};
+use crate::step::{Steps, asks_for_help, build_programs, root, say, target};
 
 const HELP: &str = "\
 Builds the command `greenwave`, runs a group of replicas of it, each with a network namespace and a disk of its own, has
@@ -73,7 +73,7 @@ pub(crate) fn smoke(steps: &mut Steps) -> Result<()> {
     const ROWS: [&str; 3] = ["rows", "--seed=1", "--minutes=0.4"];
     let mut build = build();
     if !build.status()?.success() {
-        bail!("chaos can't be built; to see why: cargo build --package greenwave-chaos");
+        bail!("chaos can't be built; to see why: cargo build --package greenwave-chaos --bin greenwave-chaos");
     }
     for (name, words) in [("chaos", &GROUP[..]), ("chaos rows", &ROWS[..])] {
         let mut chaos = program(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
@@ -90,12 +90,8 @@ pub(crate) fn smoke(steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
-/// Both by one call of Cargo: which features a dependency has depends on all that is built with it.
 fn build() -> Command {
-    let own = ["--package", "greenwave-chaos", "--bin", "greenwave-chaos"];
-    let mut build = cargo(["build"]);
-    build.args(own).args(["--package", "greenwave-cli", "--bin", "greenwave"]);
-    build
+    build_programs(["greenwave-chaos", "greenwave"])
 }
 
 fn program(words: &[String]) -> Command {

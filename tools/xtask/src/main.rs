@@ -33,7 +33,7 @@ Greenwave's project commands.
 Usage: cargo xtask COMMAND [OPTIONS]
 
 Commands:
-  test [--quick | --fuzz]               formatting, lints, documentation, dependencies, models, fuzz, tests
+  test [--quick | --fuzz]               formatting, lints, documentation, dependencies, fuzz, tests
   demo [ARGS]                           shows three services under load, in a table and a page
   bench abuse|boost|flows|grpc|grpc-served|path|predict|preempt|replica|rpc|served|sim|verbs [--quick] [--check] [ARGS]
                                         builds and runs a benchmark; all but verbs write target/bench/NAME.json

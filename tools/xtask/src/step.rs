@@ -92,6 +92,13 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> 
     command
 }
 
+/// The build of programs with the features that dependencies have in the tests: the whole workspace is named, and a test.
+pub(crate) fn build_programs<'a>(programs: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut build = cargo(["build", "--workspace", "--test", "readme"]);
+    build.args(programs.into_iter().flat_map(|program| ["--bin", program]));
+    build
+}
+
 /// What git says to some words in a repository, without the white space around it.
 ///
 /// # Errors

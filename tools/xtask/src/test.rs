@@ -2,7 +2,8 @@
 //!
 //! The tests come last, so that what they say stands at the end. Lints and documentation share one set of checked
 //! dependencies, the tests need them built: each dependency is compiled twice, once of them without code. Which features it has
-//! depends on which packages are named, and on whether their tests are built.
+//! depends on which packages are named, and on whether tests are among what is built. So every step that builds names the whole
+//! workspace and a test, and finds what another step has built.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -11,13 +12,13 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::claims::Which;
-use crate::step::{Steps, asks_for_help, cargo, has_libfabric, root, say, target, works, wrong_use};
+use crate::step::{Steps, asks_for_help, build_programs, cargo, has_libfabric, root, say, target, works, wrong_use};
 use crate::tally::Tally;
 use crate::{bare, bench, chaos, ebpf, fuzz};
 
 const HELP: &str = "\
-Checks formatting, lints, documentation, dependencies, the models of lock-free code, fuzz targets, the eBPF
-object, what is claimed of figures that are the same on every machine, and runs all tests.
+Checks formatting, lints, documentation, dependencies, fuzz targets, the eBPF object, what is claimed of figures that
+are the same on every machine, and runs all tests, the models of lock-free code among them.
 
 Usage: cargo xtask test [--quick | --fuzz]
 
@@ -45,23 +46,21 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
         [word] if word == "--fuzz" => (false, true),
         _ => return Err(wrong_use(format!("`{}` is not understood", words.join(" ")), "cargo xtask test --help")),
     };
-    let mut steps = Steps::new(if quick { 3 } else { 20 + fabric_steps() });
+    let mut steps = Steps::new(if quick { 3 } else { 20 });
     steps.run("formatting", &mut cargo(["fmt", "--all", "--check"]))?;
     let lints = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     steps.run("lints", &mut cargo(lints))?;
     if !quick {
-        let lints = ["clippy", "--package", "greenwave-rpc", "--package", "greenwave-verbs", "--all-targets"];
-        steps.run("lints of options", cargo(lints).args(["--features", &all_options(), "--", "-D", "warnings"]))?;
+        let lints = ["clippy", "--workspace", "--features", &all_options()];
+        steps.run("lints of options", cargo(lints).args(option_tests()).args(["--", "-D", "warnings"]))?;
         let documentation = ["doc", "--workspace", "--no-deps", "--document-private-items"];
         steps.run("documentation", cargo(documentation).env("RUSTDOCFLAGS", "-D warnings"))?;
         dependencies(&mut steps)?;
-        models(&mut steps)?;
         fuzz::smoke(&mut steps, FUZZ_TIME, fuzz)?;
         c_code(&mut steps)?;
         go(&mut steps)?;
         ebpf::check(&mut steps)?;
         options(&mut steps)?;
-        fabric(&mut steps)?;
         chaos::smoke(&mut steps)?;
         steady_claims(&mut steps)?;
     }
@@ -116,8 +115,7 @@ const STEADY: [Steady; 3] = [
 
 fn steady_claims(steps: &mut Steps) -> Result<()> {
     let programs: BTreeSet<&str> = STEADY.iter().map(|run| run.program).collect();
-    let build = programs.iter().flat_map(|program| ["--package", program, "--bin", program]);
-    steps.run("claims: build", cargo(["build"]).args(build))?;
+    steps.run("claims: build", &mut build_programs(programs))?;
     // What was measured before isn't written over, nor what another run finds.
     let folder = |run: &Steady| target().join("steady").join(run.name);
     for run in &STEADY {
@@ -157,7 +155,7 @@ fn go(steps: &mut Steps) -> Result<()> {
         steps.pass_over("Go", "passed over: there is no Go; to install it: https://go.dev/dl");
         return Ok(());
     }
-    steps.run("Go", &mut cargo(["test", "--package", "greenwave-peers", "--test", "run", "--", "--include-ignored"]))
+    steps.run("Go", &mut cargo(["test", "--workspace", "--test", "run", "--", "--include-ignored"]))
 }
 
 /// C code in an instrumented program, where there is a compiler that makes bitcode of it.
@@ -167,7 +165,7 @@ fn c_code(steps: &mut Steps) -> Result<()> {
         steps.pass_over("C code", "passed over: there is no clang; to install it: apt-get install clang");
         return Ok(());
     };
-    let mut test = cargo(["test", "--package", "cargo-quanta", "--test", "clang", "--", "--ignored"]);
+    let mut test = cargo(["test", "--workspace", "--test", "clang", "--", "--ignored"]);
     steps.run("C code", test.env("CLANG", clang))
 }
 
@@ -180,32 +178,35 @@ fn all_options() -> String {
 /// Signed tokens, and TLS with AWS-LC's cryptography.
 const OPTIONS: &str = "greenwave-rpc/aws-lc-rs,greenwave-rpc/jwt";
 
-/// What those change, with them.
-fn options(steps: &mut Steps) -> Result<()> {
-    let tests = ["jwt", "authorize", "identity", "renewal", "tls"].into_iter().flat_map(|test| ["--test", test]);
-    steps.run("options: calls", cargo(["test", "--package", "greenwave-rpc", "--features", OPTIONS]).args(tests))
+/// The tests of what those change, and of all that goes over every carrier.
+const OPTION_TESTS: [&str; 14] = [
+    "jwt",
+    "authorize",
+    "identity",
+    "renewal",
+    "tls",
+    "fabric",
+    "ahead",
+    "conformance",
+    "descriptors",
+    "disorder",
+    "handshaker",
+    "memory",
+    "pressure",
+    "streams",
+];
+
+fn option_tests() -> impl Iterator<Item = &'static str> {
+    OPTION_TESTS.into_iter().flat_map(|test| ["--test", test])
 }
 
-/// The backend over libfabric, in shared memory and over TCP, where libfabric's headers are.
-fn fabric(steps: &mut Steps) -> Result<()> {
+/// What is off by default, with the backend over libfabric, in shared memory and over TCP, where libfabric's headers are.
+fn options(steps: &mut Steps) -> Result<()> {
+    let mut tests = cargo(["test", "--workspace", "--features", &all_options()]);
+    steps.run("options", tests.args(option_tests()))?;
     if !has_libfabric() {
         steps.pass_over("fabric", "passed over: there is no libfabric; to install it: apt-get install libfabric-dev");
         return Ok(());
     }
-    steps.run("fabric: queues", &mut cargo(["test", "--package", "greenwave-verbs", "--features", "fabric"]))?;
-    let calls = ["test", "--package", "greenwave-rpc", "--features", "fabric", "--test", "fabric"];
-    steps.run("fabric: calls", &mut cargo(calls))
-}
-
-fn fabric_steps() -> usize {
-    if has_libfabric() { 2 } else { 1 }
-}
-
-/// Every interleaving of the lock-free protocols, by loom. Its own target folder keeps the flag from rebuilding all else.
-fn models(steps: &mut Steps) -> Result<()> {
-    let packages = ["--package", "greenwave-verbs", "--package", "greenwave-quanta", "--package", "greenwave-rpc"];
-    let mut model = cargo(["test", "--lib"]);
-    model.args(packages).args(["--features", "greenwave-rpc/loom", "--", "model"]);
-    let folder = root().join("target").join("loom");
-    steps.run("models", model.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", folder))
+    steps.run("fabric", &mut cargo(["test", "--package", "greenwave-verbs", "--features", "fabric", "--lib"]))
 }

@@ -210,5 +210,5 @@ fn span(timeout: &timespec) -> Option<Duration> {
     Some(Duration::new(u64::try_from(timeout.tv_sec).ok()?, nanos))
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests;

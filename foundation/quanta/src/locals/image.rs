@@ -83,7 +83,7 @@ fn thread_pointer() -> usize {
     usize::MAX
 }
 
-#[cfg(all(test, not(loom), target_arch = "x86_64"))]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
     use std::cell::Cell;

@@ -58,7 +58,7 @@ impl<R> Requests<R> {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test -p greenwave-rpc --features loom --lib model`, in a target directory of its own.
+/// Built and run by `lab/models`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;

@@ -101,7 +101,7 @@ impl<M, W: Wake> Mail<M, W> {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg loom" cargo test -p greenwave-rpc --features loom --lib model`, in a target directory of its own.
+/// Built and run by `lab/models`.
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
