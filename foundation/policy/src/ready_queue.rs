@@ -90,7 +90,7 @@ impl<T> ReadyQueue<T> {
         self.has_come = true;
         match &mut self.queue {
             Queue::ByKey(queue) => queue.push(now, urgency, work),
-            Queue::Guarded(queue) => queue.push(urgency, work),
+            Queue::Guarded(queue) => queue.push(now, urgency, work),
         }
     }
 
@@ -109,8 +109,12 @@ impl<T> ReadyQueue<T> {
     pub fn put_back(&mut self, now: Time, urgency: Urgency, work: T) {
         if self.order == Order::Fcfs {
             self.push_first(now, urgency, work);
-        } else {
-            self.push(now, urgency, work);
+            return;
+        }
+        self.has_come = true;
+        match &mut self.queue {
+            Queue::ByKey(queue) => queue.push(now, urgency, work),
+            Queue::Guarded(queue) => queue.put_back(urgency, work),
         }
     }
 
@@ -253,6 +257,17 @@ impl<T> ReadyQueue<T> {
         match &self.queue {
             Queue::ByKey(queue) => queue.behind_first_at(by),
             Queue::Guarded(queue) => queue.behind_first_at(by),
+        }
+    }
+
+    /// Whether so much waits, apart from what is much longer than the rest, that who asks for work should be kept from sending more,
+    /// where that can be: known under the default order alone, and under the others `false`.
+    #[must_use]
+    #[inline]
+    pub fn is_crowded(&self) -> bool {
+        match &self.queue {
+            Queue::ByKey(_) => false,
+            Queue::Guarded(queue) => queue.is_crowded(),
         }
     }
 

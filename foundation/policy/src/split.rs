@@ -160,6 +160,12 @@ impl<T> SplitQueue<T> {
         self.len() == 0
     }
 
+    /// The message at a place, if one is there.
+    #[must_use]
+    pub fn get(&self, place: usize) -> Option<&T> {
+        self.slots.get(place)?.message.as_ref()
+    }
+
     /// Takes out the message at a place, that of a cancelled call for instance, if one is there and `is_it`.
     pub fn remove(&mut self, place: usize, is_it: impl FnOnce(&T) -> bool) -> Option<T> {
         self.put_down_sent();

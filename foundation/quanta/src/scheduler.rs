@@ -321,6 +321,13 @@ impl<J: Job, K: Copy> Scheduler<J, K> {
         self.ready.len() >= DEEP
     }
 
+    /// Whether who asks for work should be kept from sending more ([`ReadyQueue::is_crowded`]).
+    #[inline]
+    #[must_use]
+    pub fn is_crowded(&self) -> bool {
+        self.ready.is_crowded()
+    }
+
     #[inline]
     fn behind_first(&self, by: usize) -> Option<&Place<J, K>> {
         self.ready.behind_first(by).map(|place| &self.places[*place as usize])

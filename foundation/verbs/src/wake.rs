@@ -80,7 +80,7 @@ impl Bell for EventBell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     /// Each number is published before a wake; a consumer that sleeps for ever when a wake is lost never sees the last.
     #[test]

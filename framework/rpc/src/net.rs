@@ -416,6 +416,12 @@ impl Net {
         self.found
     }
 
+    /// Gives clients whose calls arrive from now on no credits back, or to all again those that they are owed.
+    #[inline]
+    pub(crate) fn hold(&mut self, now: Time, holds: bool) {
+        self.ends.hold(now, holds);
+    }
+
     /// Whether there is something to post.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {

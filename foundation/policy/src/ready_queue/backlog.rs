@@ -10,33 +10,28 @@ const LONGER: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(super) struct Backlog {
-    all: i64,
     /// The sums of work that lies between one power of two and the next.
     by_size: [i64; SIZES],
+    /// How many pieces each of these is.
+    pieces: [u32; SIZES],
 }
 
 impl Backlog {
     pub(super) const fn new() -> Self {
-        Self { all: 0, by_size: [0; SIZES] }
+        Self { by_size: [0; SIZES], pieces: [0; SIZES] }
     }
 
     #[inline]
     pub(super) fn add(&mut self, work: i64) {
-        self.all += work;
         self.by_size[size(work)] += work;
+        self.pieces[size(work)] += 1;
     }
 
     /// Takes away what was added.
     #[inline]
     pub(super) fn remove(&mut self, work: i64) {
-        self.all -= work;
         self.by_size[size(work)] -= work;
-    }
-
-    /// The sum of all of it.
-    #[inline]
-    pub(super) const fn all(&self) -> i64 {
-        self.all
+        self.pieces[size(work)] -= 1;
     }
 
     /// As much as the longest takes or up to twice that; zero if there is none. What takes half an hour or more is endless.
@@ -51,8 +46,18 @@ impl Backlog {
     /// The sum of what isn't much longer than so much: not more than between 4 and 8 times.
     #[inline]
     pub(super) fn up_to(&self, work: i64) -> i64 {
-        let last = (size(work) + LONGER).min(SIZES - 1);
-        self.by_size[..=last].iter().sum()
+        self.by_size[..=Self::last(work)].iter().sum()
+    }
+
+    /// How many pieces that is.
+    #[inline]
+    pub(super) fn pieces_up_to(&self, work: i64) -> usize {
+        self.pieces[..=Self::last(work)].iter().sum::<u32>() as usize
+    }
+
+    #[inline]
+    fn last(work: i64) -> usize {
+        (size(work) + LONGER).min(SIZES - 1)
     }
 }
 

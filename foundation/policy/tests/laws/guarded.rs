@@ -110,22 +110,28 @@ fn who_can_wait_for_all_that_is_not_much_longer_does_not_count_as_at_risk() {
 }
 
 #[test]
-fn where_half_of_the_queue_is_full_long_work_waits() {
-    let first = |short: u64| {
-        let long = (work(MS, Some(10 * MS), 2 * MS), 0);
+fn where_a_crowd_waits_long_work_waits() {
+    let long = |now| (work(now, Some(3 * MS), 2 * MS), 0);
+    let first = |short: u64, lasts| {
         let others = (1..=short).map(|n| (work(9 * MS, None, 10 * US), n));
-        queue([long].into_iter().chain(others)).with_most(40).pop(at(9 * MS)).map(|(_, name)| name)
+        let (mut queue, now) = (queue(others).with_most(40), 9 * MS + lasts);
+        let (urgency, name) = long(now);
+        queue.push(at(now), urgency, name);
+        queue.pop(at(now + 900 * US)).map(|(_, name)| name)
     };
-    assert_eq!((first(18), first(19)), (Some(0), Some(1)));
+    // Itself it isn't one of the crowd.
+    assert_eq!((first(19, 50 * MS), first(20, 50 * MS)), (Some(0), Some(1)));
+    assert_eq!((first(20, 49 * MS), first(20, 40 * MS)), (Some(0), Some(0)), "that will soon be over");
     // And so does long work that comes then, until few wait.
     let first_after = |served| {
         let others = (1..=20).map(|n| (work(9 * MS, None, 10 * US), n));
-        let mut queue = queue(others).with_most(40);
+        let (mut queue, now) = (queue(others).with_most(40), 60 * MS);
         for _ in 0..served {
-            queue.pop(at(9 * MS));
+            queue.pop(at(now));
         }
-        queue.push(at(9 * MS), work(MS, Some(10 * MS), 2 * MS), 0);
-        queue.pop(at(9 * MS)).map(|(_, name)| name == 0)
+        let (urgency, name) = long(now);
+        queue.push(at(now), urgency, name);
+        queue.pop(at(now + 900 * US)).map(|(_, name)| name == 0)
     };
     assert_eq!([1, 10, 15, 16].map(first_after), [false, false, false, true].map(Some));
 }
@@ -206,9 +212,15 @@ fn drained(slowdown: u32, idle: Duration) -> (ReadyQueue<u64>, Duration) {
 #[derive(Default)]
 struct Model {
     waiting: Vec<(i64, Urgency, u64)>,
-    /// How many may wait, and whether half of them have since there were few.
+    /// How many may wait, and whether there has been a crowd since there were few.
     most: usize,
     is_crowded: bool,
+    /// For how long, and when it was asked last.
+    crowded_for: i64,
+    seen: i64,
+    /// How many have come lately, and the mean of their work.
+    came: u32,
+    mean: f64,
     /// How many times its work a call takes; none learned is 0.
     slowdown: u32,
     /// Those whose time to be watched has come, and whether they still are.
@@ -223,7 +235,11 @@ struct Model {
 impl Model {
     fn push(&mut self, turn: i64, urgency: Urgency, id: u64) {
         self.waiting.push((turn, urgency, id));
-        self.is_crowded |= self.waiting.len() >= self.most.div_ceil(2);
+        if turn > 0 {
+            self.came = (self.came + 1).min(1024);
+            self.mean += (Self::left(&urgency) as f64 - self.mean) / f64::from(self.came);
+        }
+        self.is_crowded |= self.short() >= self.crowd();
         if self.is_pressed {
             self.pressed.push(id);
         }
@@ -231,7 +247,17 @@ impl Model {
 
     fn retain(&mut self, keep: impl Fn(u64) -> bool) {
         self.waiting.retain(|(_, _, id)| keep(*id));
-        self.is_crowded &= self.waiting.len() >= self.most.div_ceil(8);
+        self.is_crowded &= self.short() >= self.crowd().div_ceil(4);
+    }
+
+    fn crowd(&self) -> usize {
+        self.most.div_ceil(2).min(512)
+    }
+
+    /// How many wait that aren't much longer than the mean of what has come.
+    fn short(&self) -> usize {
+        let most = (self.mean as i64).max(1).ilog2() + 2;
+        self.waiting.iter().filter(|(_, urgency, _)| Self::left(urgency).ilog2() <= most).count()
     }
 
     fn due(urgency: &Urgency) -> i64 {
@@ -281,10 +307,8 @@ impl Model {
             let longest = of.iter().rev().max_by_key(|(urgency, ..)| Self::left(urgency));
             longest.map(|(urgency, id, _)| (Self::left(urgency), *id))
         };
-        if self.is_crowded {
-            let all: i64 = self.waiting.iter().map(|(_, urgency, _)| Self::left(urgency)).sum();
-            let mean = all / self.waiting.len() as i64;
-            if let Some((_, id)) = longest(guard).filter(|(work, _)| work / 4 > mean) {
+        if self.is_crowded && self.crowded_for >= 50_000_000 {
+            if let Some((_, id)) = longest(guard).filter(|(work, _)| work / 4 > self.mean as i64) {
                 return Some(id);
             }
         }
@@ -299,8 +323,17 @@ impl Model {
         longest(&guard[..=at]).filter(|(work, _)| work / 4 > Self::left(&tightest)).map(|(_, id)| id)
     }
 
+    fn pass(&mut self, now: Time) {
+        let now = now.as_nanos().cast_signed();
+        let passed = now - self.seen;
+        self.seen = now;
+        let most = 100_000_000;
+        self.crowded_for = (self.crowded_for + if self.is_crowded { passed } else { -passed }).clamp(0, most);
+    }
+
     /// Which one goes first.
     fn first(&mut self, now: Time) -> Option<u64> {
+        self.pass(now);
         let now = now.as_nanos().cast_signed();
         // A call of a millisecond is under way as a rule, if anything was learned.
         let margin = (i64::from(self.slowdown) * 1_000_000).max(200_000);
@@ -366,13 +399,16 @@ proptest! {
             _ => drained(slowdown, Duration::ZERO).0,
         };
         let mut queue = queue.with_most(most);
-        let (mut model, mut now) = (Model { most, slowdown, ..Model::default() }, Time::from_nanos(1 << 40));
+        // What was learned is learned of calls of a millisecond.
+        let (came, mean) = if slowdown == 0 { (0, 0.0) } else { (1024, 1e6) };
+        let (mut model, mut now) = (Model { most, slowdown, came, mean, ..Model::default() }, Time::from_nanos(1 << 40));
         for (turn, (act, which, passed)) in (1_i64..).zip(acts) {
             now = now + Duration::from_nanos(passed);
             let (id, urgency) = (turn.unsigned_abs(), urgencies[which]);
             match act {
                 0..2 => {
                     queue.push(now, urgency, id);
+                    model.pass(now);
                     model.push(turn, urgency, id);
                 }
                 2 => {

@@ -4,6 +4,9 @@
 //! then finished, by its REPLY, its deadline, a cancellation or the loss of the connection. One that finished before
 //! its REPLY leaves its slot *unanswered* until the REPLY comes.
 //!
+//! Where the peer takes no more for now, a short message that waits is finished while [some](over::RESERVE) of its time is left: what
+//! is sent later is answered too late, and takes the turn of one that wouldn't be.
+//!
 //! When the peer goes away, calls that it has not heard of are taken out, to be made on another connection; those that
 //! stream fail.
 //!
@@ -215,7 +218,10 @@ impl Caller {
         let call = Call::Open { slot: slot as u16, generation: *generation };
         let header = request.header(call_in(slot, *generation), len);
         let queue = send(&mut self.link, header, &request.terms);
-        let look_at = request.terms.look_at(now);
+        let mut look_at = request.terms.look_at(now);
+        if let Queue::Split(_) = queue {
+            look_at = look_at.min(over::sent_by(&request));
+        }
         // It was free, so there is nothing to drop, which is faster than to look.
         std::mem::forget(std::mem::replace(state, Slot::Open(Open { request, posted: None, queue, reply })));
         self.open += 1;

@@ -102,6 +102,8 @@ pub struct Link {
     waiting_bytes: usize,
     /// With more bytes than this waiting, no credits are given back: a peer that doesn't read may not ask for more.
     most_waiting_bytes: usize,
+    /// Whether no credits are given back for now.
+    holds: bool,
     control: VecDeque<Control>,
     pub(super) forward: ForwardDelay,
     /// Where clocks are compared.
@@ -197,6 +199,7 @@ impl Link {
             waiting: 0,
             waiting_bytes: 0,
             most_waiting_bytes: if serves { setup.limits.assembly_bytes } else { usize::MAX },
+            holds: false,
             control: VecDeque::new(),
             forward: ForwardDelay::new(),
             absolute: setup.absolute.map(|absolute| AbsoluteClock::new(absolute.skew)),
@@ -333,13 +336,32 @@ impl Link {
 
     #[inline(always)]
     fn owes_credits(&self) -> bool {
-        (self.returns.is_due() || self.unreturned >= wire::RETURN_BYTES)
-            && self.waiting_bytes <= self.most_waiting_bytes
+        (self.returns.is_due() || self.unreturned >= wire::RETURN_BYTES) && !self.is_withholding()
+    }
+
+    /// Whether credits are not given back.
+    #[inline(always)]
+    fn is_withholding(&self) -> bool {
+        self.holds || self.waiting_bytes > self.most_waiting_bytes
+    }
+
+    /// Whether the peer takes fewer messages for now than wait, and the one at that place of the splitting queue waits for no other
+    /// reason, as it is one chunk.
+    pub(super) fn keeps_waiting(&self, index: u32) -> bool {
+        let is_short = |agreed| self.out.get(index as usize).is_some_and(|it| it.body.len() <= self.room(agreed));
+        self.waiting > self.credits.available() as usize && self.agreed.as_ref().is_some_and(is_short)
+    }
+
+    /// Gives no credits back from now on, or again those that are owed too: what the peer can't send it has to keep. Whether that is a
+    /// change.
+    #[inline]
+    pub fn hold(&mut self, holds: bool) -> bool {
+        std::mem::replace(&mut self.holds, holds) != holds
     }
 
     #[inline]
     fn returned(&mut self) -> u16 {
-        if self.waiting_bytes > self.most_waiting_bytes {
+        if self.is_withholding() {
             return 0;
         }
         self.unreturned = 0;

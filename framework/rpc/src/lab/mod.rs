@@ -7,6 +7,7 @@ mod deadlines;
 mod delays;
 mod faults;
 mod futures;
+mod overload;
 mod permits;
 mod promises;
 mod stalls;
@@ -73,6 +74,8 @@ struct Setup {
     seed: u64,
     /// The way there and the way back.
     delays: [Duration; 2],
+    /// Who goes first, if it isn't who came first.
+    order: Option<Order>,
     server: ServerConfig,
     client: ChannelConfig,
 }
@@ -94,7 +97,8 @@ impl Setup {
         let network = Network::new(self.seed);
         let (backend, address) = (Choice::Memory(network.clone()), Address::Memory(SERVER.into()));
         let listen = vec![address.clone()];
-        let server = self.server.listen(listen).backend(backend.clone()).order(Order::Fcfs);
+        let server = self.server.listen(listen).backend(backend.clone());
+        let server = server.order(self.order.unwrap_or(Order::Fcfs));
         let (head, counters) = event_loop_by_hand(&server, methods(&hand), hand.clock()).unwrap();
         let client = self.client.backend(backend).jitter_seed(self.seed);
         let stream = CallQueue::with_clock(&address, &client, hand.clock()).unwrap();

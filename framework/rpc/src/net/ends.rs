@@ -65,6 +65,10 @@ pub(super) struct Ends {
     pub(super) tells_new: bool,
     /// How much was read that is long, and over which connections.
     pub(super) long: Vec<(PeerKey, usize)>,
+    /// Since when clients are given no credits back for what arrives, if so.
+    holds: Option<Time>,
+    /// Those that are not.
+    held: Vec<PeerKey>,
     /// When a connection could last not be accepted.
     starved: Option<Time>,
     /// When a connection was last one too many.
@@ -143,6 +147,9 @@ impl End {
 /// For how long connections must have been accepted until it is over that they can't be.
 const STARVED: Duration = Duration::from_secs(10);
 
+/// For how long clients are given no credits back at the most.
+const HELD_MOST: Duration = Duration::from_millis(100);
+
 /// Of all threads together: an answer may come from another thread for a connection of a head that has died since.
 static SERIALS: AtomicU64 = AtomicU64::new(0);
 
@@ -186,6 +193,8 @@ impl Ends {
             read: Vec::new(),
             tells_new: false,
             long: Vec::new(),
+            holds: None,
+            held: Vec::new(),
             starved: None,
             crowded: None,
             slots: Vec::new(),
@@ -429,6 +438,30 @@ impl Ends {
         }
     }
 
+    /// Gives clients whose calls arrive from now on no credits back, or to all again those that they are owed; and that in any case
+    /// once in a while, so that none believes that the connection stands still.
+    #[inline]
+    pub(super) fn hold(&mut self, now: Time, holds: bool) {
+        let lasts = holds && self.holds.is_some_and(|since| now.since(since) < HELD_MOST);
+        if !lasts && !self.held.is_empty() {
+            self.let_go();
+        }
+        self.holds = holds.then(|| self.holds.filter(|_| lasts).unwrap_or(now));
+    }
+
+    #[cold]
+    fn let_go(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
+        for key in held.drain(..) {
+            let Some(Peer { end: End::Callee(callee), .. }) = self.peer(key) else { continue };
+            callee.link.hold(false);
+            if callee.link.has_output() {
+                self.mark(key.index);
+            }
+        }
+        self.held = held;
+    }
+
     /// Takes in a chunk. Calls that are over because of it go to `finish`.
     #[inline(always)]
     pub(super) fn receive(
@@ -440,7 +473,8 @@ impl Ends {
         finish: &mut impl FnMut(&mut Events, Finished),
     ) {
         let Some(index) = self.index_of(endpoint) else { return };
-        let Self { peers, pool, counters, fates, read, tells_new, long, most_assembly, is_tight, .. } = self;
+        let Self { peers, pool, counters, fates, read, tells_new, long, most_assembly, is_tight, holds, held, .. } =
+            self;
         let Some(peer) = peers.get_mut(index) else { return };
         let Peer { serial, dirty, end, usage, is_asked, metered, .. } = peer;
         let key = PeerKey { index, serial: *serial };
@@ -472,6 +506,9 @@ impl Ends {
                     && (*is_tight || usage.heeds)
                 {
                     callee.limit_assembly(usage.heed(), *most_assembly);
+                }
+                if holds.is_some() && callee.link.hold(true) {
+                    held.push(key);
                 }
                 let received = callee.receive(now, chunk, |len| pool.take_about(len));
                 let received = received.map(|event| tell(key, event, events, counters));

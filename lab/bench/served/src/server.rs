@@ -15,9 +15,10 @@ use crate::work::Kernel;
 /// The method that tells the time, and how long the thread of the cluster has been at work, in nanoseconds.
 pub(crate) const CPU: &str = "served.Usage/Cpu";
 
-/// Room for all calls that a load generator may have outstanding; the queue behind it has the length it has by default.
+/// Room for all calls that a load generator may have outstanding; the queue behind it, and how many may be on their way to it, are as
+/// by default.
 pub(crate) fn limits() -> Limits {
-    Limits::default().calls(65535).chunk_bytes(1024).credits(16384)
+    Limits::default().calls(65535).chunk_bytes(1024)
 }
 
 /// Serves until standard input ends. What isn't stated is as by default.

@@ -139,7 +139,7 @@ impl Caller {
         while let Some(call) = self.looks.take(now) {
             looked();
             let Some((request, posted)) = request_of(&self.slots, &self.queued, call) else { continue };
-            if is_over(now, &request.terms, posted).is_some() {
+            if is_over(now, &request.terms, posted).is_some() || self.has_waited(now, call) {
                 due.push(call);
             } else {
                 let look_at = request.terms.look_at(now);
@@ -152,7 +152,11 @@ impl Caller {
         let (mut ended, mut is_silent) = (Vec::new(), false);
         for call in due {
             let Some((request, posted)) = request_of(&self.slots, &self.queued, call) else { continue };
-            let Some(status) = over(now, &request.terms, posted, &self.link) else { continue };
+            let over = over(now, &request.terms, posted, &self.link);
+            let Some(status) = over.or_else(|| self.has_waited(now, call).then(|| waited(now, request, &self.link)))
+            else {
+                continue;
+            };
             is_silent |= posted && matches!(status.reason, Reason::Expired(_));
             let (token, outcome) = (request.token, Outcome::local(status, now.since(request.started)));
             done(Finished { token, outcome });
@@ -171,6 +175,16 @@ impl Caller {
         // Expiries that lie close together are dealt with in one go. Calls may have been opened, which sets it, and be over by now.
         let next = self.looks.next().map_or(Time::MAX, |at| at.max(now + GRAIN));
         self.link.timers.set(Timer::Calls, next);
+    }
+
+    /// Whether a call that is here can't be sent, as the peer takes no more for now, and has hardly time left for an answer. Long
+    /// messages wait for others of their kind, and for the network.
+    fn has_waited(&self, now: Time, call: Call) -> bool {
+        let Call::Open { slot, .. } = call else { return false };
+        let Some((request, false)) = request_of(&self.slots, &self.queued, call) else { return false };
+        let Slot::Open(open) = &self.slots[usize::from(slot)].1 else { return false };
+        let Queue::Split(index) = open.queue else { return false };
+        now >= sent_by(request) && self.link.keeps_waiting(index)
     }
 
     /// Takes out the calls that the peer has not heard of. Those that stream are not made elsewhere, as their messages are sent
@@ -263,6 +277,25 @@ pub(super) fn over(now: Time, terms: &Terms, posted: bool, link: &Link) -> Optio
         _ => String::new(),
     };
     Some(Status::refused(reason, text))
+}
+
+/// The share of its time, in tenths, with which a call is still sent that had to wait until others were answered: what servers
+/// [keep in reserve](greenwave_policy::AdmissionConfig::reserve) by default.
+pub(super) const RESERVE: u32 = 3;
+
+/// When a call has to be sent, if it has to wait for others.
+pub(super) fn sent_by(request: &Request) -> Time {
+    let closes = request.terms.gate.closes();
+    if closes == Time::MAX { closes } else { closes - closes.since(request.started) / 10 * RESERVE }
+}
+
+#[cold]
+fn waited(now: Time, request: &Request, link: &Link) -> Status {
+    let peer = link.agreed().map_or(StageName::UNNAMED, |agreed| agreed.peer);
+    let closes = request.terms.gate.closes();
+    let (left, whole) = (closes.since(now), closes.since(request.started));
+    let text = format!("{peer} took no more calls until only {left:?} of its {whole:?} were left");
+    Status::refused(Reason::Infeasible, text)
 }
 
 fn is_over(now: Time, terms: &Terms, posted: bool) -> Option<Reason> {

@@ -106,9 +106,9 @@ impl Link {
             message.sent += bytes;
             self.waiting_bytes -= bytes;
             // As `returned`, which would borrow the message's queue too.
-            let full = self.waiting_bytes > self.most_waiting_bytes;
-            let credits = if full { 0 } else { self.returns.take() };
-            if !full {
+            let withholds = self.holds || self.waiting_bytes > self.most_waiting_bytes;
+            let credits = if withholds { 0 } else { self.returns.take() };
+            if !withholds {
                 self.unreturned = 0;
             }
             self.chunks += 1;
