@@ -307,10 +307,11 @@ impl Model {
             let longest = of.iter().rev().max_by_key(|(urgency, ..)| Self::left(urgency));
             longest.map(|(urgency, id, _)| (Self::left(urgency), *id))
         };
-        if self.is_crowded && self.crowded_for >= 50_000_000 {
-            if let Some((_, id)) = longest(guard).filter(|(work, _)| work / 4 > self.mean as i64) {
-                return Some(id);
-            }
+        if self.is_crowded
+            && self.crowded_for >= 50_000_000
+            && let Some((_, id)) = longest(guard).filter(|(work, _)| work / 4 > self.mean as i64)
+        {
+            return Some(id);
         }
         let at = (0..guard.len()).min_by_key(|at| guard[*at].2)?;
         let (tightest, id, spare) = guard[at];
