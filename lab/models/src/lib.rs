@@ -5,6 +5,7 @@
 //! doesn't build again what the crates depend on (tokio, among others, has another meaning for it).
 
 #![cfg(test)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic, clippy::unreachable))]
 // What only the crates use.
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
