@@ -10,7 +10,9 @@
 //!
 //! Source: DaRPC (SoCC'14).
 
+use crate::time::Time;
 use std::fmt;
+use std::time::Duration;
 
 /// The sender's side: how many chunks may still be sent.
 ///
@@ -138,6 +140,44 @@ impl Returns {
         let returned = u16::try_from(self.owed).unwrap_or(u16::MAX);
         self.owed -= u32::from(returned);
         returned
+    }
+}
+
+/// When a server that has a crowd of requests waiting gives no credits back, so that the rest waits at its clients.
+///
+/// A crowd that is kept from growing is soon served. One that lasts comes from clients that can't be kept from sending, as they are
+/// too many or go by another protocol, and those that can would only be worse off. So it is given up until that crowd is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Withholding {
+    /// All credits are given back.
+    #[default]
+    Off,
+    /// None is.
+    Since(Time),
+    /// All are, as it was of no use.
+    Vain,
+}
+
+impl Withholding {
+    /// For how long it is tried: five times as long as a crowd that clients are kept waiting for takes to be served
+    /// ([`ReadyQueue::is_crowded`](crate::ReadyQueue::is_crowded)).
+    pub const MOST: Duration = Duration::from_millis(100);
+
+    /// What is done from `now` on, where there is a crowd or isn't.
+    #[must_use]
+    pub fn then(self, now: Time, crowded: bool) -> Self {
+        match self {
+            _ if !crowded => Self::Off,
+            Self::Off => Self::Since(now),
+            Self::Since(since) if now.since(since) >= Self::MOST => Self::Vain,
+            as_before => as_before,
+        }
+    }
+
+    /// Whether no credits are given back.
+    #[must_use]
+    pub const fn is_on(self) -> bool {
+        matches!(self, Self::Since(_))
     }
 }
 

@@ -131,7 +131,7 @@ pub use backoff::Backoff;
 pub use balance::{Balance, BalanceRule, Ended, Sample};
 pub use begin_limit::BeginLimit;
 pub use codel_lifo::{CodelLifo, CodelLifoRule};
-pub use credit::{CreditError, Credits, Returns};
+pub use credit::{CreditError, Credits, Returns, Withholding};
 pub use criticality::{Criticality, UnknownCriticality};
 pub use deadline::{Budget, Deadline, DeadlineField};
 pub use dispatch::{Dispatch, DispatchRule, Load};

@@ -416,10 +416,10 @@ impl Net {
         self.found
     }
 
-    /// Gives clients whose calls arrive from now on no credits back, or to all again those that they are owed.
+    /// Where there is a crowd of calls, has clients keep further ones.
     #[inline]
-    pub(crate) fn hold(&mut self, now: Time, holds: bool) {
-        self.ends.hold(now, holds);
+    pub(crate) fn hold_off(&mut self, now: Time, crowded: bool) {
+        self.ends.hold_off(now, crowded);
     }
 
     /// Whether there is something to post.

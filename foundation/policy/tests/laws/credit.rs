@@ -1,6 +1,6 @@
 //! Both sides of a connection, between them a wire.
 
-use greenwave_policy::{CreditError, Credits, Returns};
+use greenwave_policy::{CreditError, Credits, Returns, Time, Withholding};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -11,6 +11,17 @@ fn a_credit_is_a_buffer() {
     assert!(!credits.take(), "a third chunk has no buffer");
     assert_eq!(credits.give(1), Ok(()));
     assert_eq!(credits.available(), 1);
+}
+
+#[test]
+fn credits_are_withheld_while_that_may_help_and_then_not_before_the_crowd_is_gone() {
+    let told = [(0, true), (99, true), (100, true), (900, true), (901, false), (902, true), (903, false)];
+    let mut withholding = Withholding::default();
+    let is_on = told.map(|(millis, crowded)| {
+        withholding = withholding.then(Time::from_nanos(millis * 1_000_000), crowded);
+        withholding.is_on()
+    });
+    assert_eq!(is_on, [true, true, false, false, false, true, false]);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::{CallingEnd, ConnectionConfig, Event, Events, News, PeerKey};
 use crate::counters::Counters;
 use greenwave_grpc::CallerEvent;
 use greenwave_grpc::GrpcCaller;
-use greenwave_policy::{Rotation, Time};
+use greenwave_policy::{Rotation, Time, Withholding};
 use greenwave_proto::Peer as Identity;
 use greenwave_proto::connection::{Callee, CalleeEvent, Caller, Finished, Link, Violation};
 use greenwave_verbs::tls::CertificateNames;
@@ -65,8 +65,8 @@ pub(super) struct Ends {
     pub(super) tells_new: bool,
     /// How much was read that is long, and over which connections.
     pub(super) long: Vec<(PeerKey, usize)>,
-    /// Since when clients are given no credits back for what arrives, if so.
-    holds: Option<Time>,
+    /// Whether clients are given no credits back for what arrives.
+    withholding: Withholding,
     /// Those that are not.
     held: Vec<PeerKey>,
     /// When a connection could last not be accepted.
@@ -147,9 +147,6 @@ impl End {
 /// For how long connections must have been accepted until it is over that they can't be.
 const STARVED: Duration = Duration::from_secs(10);
 
-/// For how long clients are given no credits back at the most.
-const HELD_MOST: Duration = Duration::from_millis(100);
-
 /// Of all threads together: an answer may come from another thread for a connection of a head that has died since.
 static SERIALS: AtomicU64 = AtomicU64::new(0);
 
@@ -193,7 +190,7 @@ impl Ends {
             read: Vec::new(),
             tells_new: false,
             long: Vec::new(),
-            holds: None,
+            withholding: Withholding::default(),
             held: Vec::new(),
             starved: None,
             crowded: None,
@@ -438,15 +435,13 @@ impl Ends {
         }
     }
 
-    /// Gives clients whose calls arrive from now on no credits back, or to all again those that they are owed; and that in any case
-    /// once in a while, so that none believes that the connection stands still.
+    /// Where there is a crowd, gives clients whose calls arrive from now on no credits back; and otherwise all that they are owed.
     #[inline]
-    pub(super) fn hold(&mut self, now: Time, holds: bool) {
-        let lasts = holds && self.holds.is_some_and(|since| now.since(since) < HELD_MOST);
-        if !lasts && !self.held.is_empty() {
+    pub(super) fn hold_off(&mut self, now: Time, crowded: bool) {
+        self.withholding = self.withholding.then(now, crowded);
+        if !self.withholding.is_on() && !self.held.is_empty() {
             self.let_go();
         }
-        self.holds = holds.then(|| self.holds.filter(|_| lasts).unwrap_or(now));
     }
 
     #[cold]
@@ -473,8 +468,20 @@ impl Ends {
         finish: &mut impl FnMut(&mut Events, Finished),
     ) {
         let Some(index) = self.index_of(endpoint) else { return };
-        let Self { peers, pool, counters, fates, read, tells_new, long, most_assembly, is_tight, holds, held, .. } =
-            self;
+        let Self {
+            peers,
+            pool,
+            counters,
+            fates,
+            read,
+            tells_new,
+            long,
+            most_assembly,
+            is_tight,
+            withholding,
+            held,
+            ..
+        } = self;
         let Some(peer) = peers.get_mut(index) else { return };
         let Peer { serial, dirty, end, usage, is_asked, metered, .. } = peer;
         let key = PeerKey { index, serial: *serial };
@@ -507,7 +514,7 @@ impl Ends {
                 {
                     callee.limit_assembly(usage.heed(), *most_assembly);
                 }
-                if holds.is_some() && callee.link.hold(true) {
+                if withholding.is_on() && callee.link.hold(true) {
                     held.push(key);
                 }
                 let received = callee.receive(now, chunk, |len| pool.take_about(len));

@@ -258,7 +258,7 @@ impl EventLoop {
             sharing.found(found, look + self.clock.now().span_since(now));
         }
         next = next.into_iter().chain(self.relieve(now)).min();
-        self.net.hold(now, self.jobs.is_crowded());
+        self.net.hold_off(now, self.jobs.is_crowded());
         if self.net.has_output() {
             self.pacing.owes();
         }
