@@ -10,6 +10,7 @@
 
 mod backlog;
 mod by_key;
+mod crowd;
 mod drain;
 mod feasibility;
 mod guarded;
@@ -87,10 +88,18 @@ impl<T> ReadyQueue<T> {
     /// Adds work, behind its equals.
     #[inline]
     pub fn push(&mut self, now: Time, urgency: Urgency, work: T) {
+        if let Queue::Guarded(queue) = &mut self.queue {
+            queue.comes(now, &urgency);
+        }
+        self.add(now, urgency, work);
+    }
+
+    #[inline]
+    fn add(&mut self, now: Time, urgency: Urgency, work: T) {
         self.has_come = true;
         match &mut self.queue {
             Queue::ByKey(queue) => queue.push(now, urgency, work),
-            Queue::Guarded(queue) => queue.push(now, urgency, work),
+            Queue::Guarded(queue) => queue.push(urgency, work),
         }
     }
 
@@ -109,12 +118,8 @@ impl<T> ReadyQueue<T> {
     pub fn put_back(&mut self, now: Time, urgency: Urgency, work: T) {
         if self.order == Order::Fcfs {
             self.push_first(now, urgency, work);
-            return;
-        }
-        self.has_come = true;
-        match &mut self.queue {
-            Queue::ByKey(queue) => queue.push(now, urgency, work),
-            Queue::Guarded(queue) => queue.put_back(urgency, work),
+        } else {
+            self.add(now, urgency, work);
         }
     }
 
@@ -261,7 +266,7 @@ impl<T> ReadyQueue<T> {
     }
 
     /// Whether so much waits, apart from what is much longer than the rest, that who asks for work should be kept from sending more,
-    /// where that can be: known under the default order alone, and under the others `false`.
+    /// where that can be, as that is served within 20 ms: known under the default order alone, and under the others `false`.
     #[must_use]
     #[inline]
     pub fn is_crowded(&self) -> bool {

@@ -21,9 +21,9 @@
 //! 4. Where one can't be in time behind those that are due before it, somebody will be late whatever is done. Fewest are if it is
 //!    the longest of these that gives way (Moore and Hodgson, 1968), so that one isn't watched any more, if it takes
 //!    [much longer](LITTLE): among equals the earliest deadline decides.
-//! 5. Where [so many](CROWD) wait, or half as many as may, and have waited for [a while](LASTING), more comes than can be done, and
+//! 5. Where [so many](super::crowd) wait, or half as many as may, and have waited for a while, more comes than can be done, and
 //!    somebody will be turned away, whoever it is. Fewest are if long work waits: what is [much longer](LITTLE) than the mean of
-//!    what has come [lately](LATELY) isn't watched any more, and doesn't count among those many. So it stays until [few](CALM)
+//!    what has come lately isn't watched any more, and doesn't count among those many. So it stays until few
 //!    wait: long work that begins as soon as there is a little room fills the queue before it is done, and was for nothing then.
 //!    What comes while a core is kept from its work is a crowd, too, and served soon after.
 //!
@@ -42,6 +42,7 @@
 
 use super::Urgency;
 use super::backlog::Backlog;
+use super::crowd::Crowd;
 use super::drain::Drain;
 use super::feasibility::{Feasibility, Member};
 use super::urgency::signed;
@@ -67,22 +68,6 @@ const SPARE: i64 = 100;
 /// More than so many times as long as another a call is that gives way.
 const LITTLE: i64 = 4;
 
-/// As many as are crowded. What a server keeps of so many has hardly left its caches, and what it can do falls where more wait.
-const CROWD: usize = 512;
-
-/// Within how many nanoseconds a crowd has to be served, for others to be kept waiting elsewhere until then: who is urgent waits
-/// there like everybody.
-const SOON: f64 = 20e6;
-
-/// Which part of a crowd is few.
-const CALM: usize = 4;
-
-/// For how many nanoseconds more there has been a crowd than none where that lasts.
-const LASTING: i64 = 50_000_000;
-
-/// How many have come lately, at most.
-const LATELY: u32 = 1024;
-
 /// The longest work that is told from longer work, in nanoseconds.
 const HOUR: u64 = 3600 * 1_000_000_000;
 
@@ -107,16 +92,7 @@ pub(super) struct Guarded<T> {
     is_pressed: bool,
     backlog: Backlog,
     drain: Drain,
-    /// Who comes is turned away if so many wait.
-    most: usize,
-    /// Whether many have waited since few did.
-    is_crowded: bool,
-    /// For how long more they have than not, from zero to twice what lasts, until it was told last what time it is.
-    crowded_for: i64,
-    seen: i64,
-    /// How many have come lately, and the mean of their work.
-    came: u32,
-    mean: f64,
+    crowd: Crowd,
     pushed: i64,
     pushed_first: i64,
     inserted: u32,
@@ -151,12 +127,7 @@ impl<T> Guarded<T> {
             is_pressed: false,
             backlog: Backlog::new(),
             drain: Drain::new(),
-            most: usize::MAX,
-            is_crowded: false,
-            crowded_for: 0,
-            seen: 0,
-            came: 0,
-            mean: 0.0,
+            crowd: Crowd::new(),
             pushed: 0,
             pushed_first: 0,
             inserted: 0,
@@ -164,21 +135,18 @@ impl<T> Guarded<T> {
     }
 
     pub(super) fn set_most(&mut self, most: usize) {
-        self.most = most;
-        self.is_crowded = self.short() >= self.crowd();
+        self.crowd.set_most(most, &self.backlog);
+    }
+
+    /// Work comes that has not been here before.
+    #[inline]
+    pub(super) fn comes(&mut self, now: Time, urgency: &Urgency) {
+        self.crowd.pass(signed(now));
+        self.crowd.comes(work_left(urgency));
     }
 
     #[inline]
-    pub(super) fn push(&mut self, now: Time, urgency: Urgency, work: T) {
-        self.pass(signed(now));
-        self.came = (self.came + 1).min(LATELY);
-        self.mean += (work_left(&urgency) as f64 - self.mean) / f64::from(self.came);
-        self.put_back(urgency, work);
-    }
-
-    /// Adds what has come before.
-    #[inline]
-    pub(super) fn put_back(&mut self, urgency: Urgency, work: T) {
+    pub(super) fn push(&mut self, urgency: Urgency, work: T) {
         self.pushed += 1;
         self.insert(self.pushed, urgency, work);
     }
@@ -202,9 +170,7 @@ impl<T> Guarded<T> {
                 (self.slots.len() - 1) as u32
             }
         };
-        if self.len() >= self.crowd() {
-            self.is_crowded |= self.short() >= self.crowd();
-        }
+        self.crowd.grew(self.len(), &self.backlog);
         self.rest.push(Entry { key: self.rank(&urgency), turn, slot });
         if urgency.deadline.expires().is_some() {
             let from = self.watched_from(&urgency);
@@ -222,7 +188,7 @@ impl<T> Guarded<T> {
             return true;
         }
         let now = signed(now);
-        self.pass(now);
+        self.crowd.pass(now);
         self.drain.asked(now);
         self.watch(now);
         let may_be_watched = urgency.deadline.expires().is_some() && !is_late(urgency, now);
@@ -266,7 +232,7 @@ impl<T> Guarded<T> {
     #[inline(always)]
     pub(super) fn pop(&mut self, now: Time) -> Option<(Urgency, T)> {
         let now = signed(now);
-        self.pass(now);
+        self.crowd.pass(now);
         let next = self.next(now)?;
         let (urgency, found) = self.take(next)?;
         if self.is_pressed {
@@ -350,11 +316,11 @@ impl<T> Guarded<T> {
         if let Some(late) = tightest.and(self.guard.first()).filter(is_late) {
             return Err(late);
         }
-        if self.is_crowded && self.crowded_for >= LASTING {
-            let mean = self.mean as i64;
-            if let Some(longest) = self.guard.longest().filter(|longest| longest.work / LITTLE > mean) {
-                return Err(longest);
-            }
+        let mean = self.crowd.mean();
+        if self.crowd.lasts()
+            && let Some(longest) = self.guard.longest().filter(|longest| longest.work / LITTLE > mean)
+        {
+            return Err(longest);
         }
         if let Some(tightest) = tightest {
             if is_late(&tightest) {
@@ -369,31 +335,10 @@ impl<T> Guarded<T> {
         Ok(if is_at_risk { self.guard.first().map(|first| first.id) } else { None })
     }
 
-    /// It is so late.
-    #[inline]
-    fn pass(&mut self, now: i64) {
-        let passed = now.saturating_sub(self.seen).max(0);
-        self.seen += passed;
-        self.crowded_for = match self.is_crowded {
-            true => self.crowded_for.saturating_add(passed).min(2 * LASTING),
-            false => self.crowded_for.saturating_sub(passed).max(0),
-        };
-    }
-
-    /// From how many on those that wait are a crowd.
-    #[inline]
-    fn crowd(&self) -> usize {
-        CROWD.min(self.most.div_ceil(2))
-    }
-
-    /// How many wait that aren't much longer than what has come lately.
-    fn short(&self) -> usize {
-        self.backlog.pieces_up_to(self.mean as i64)
-    }
-
+    /// As the queue's method of that name says.
     #[inline]
     pub(super) fn is_crowded(&self) -> bool {
-        self.is_crowded && self.backlog.up_to(self.mean as i64) as f64 * self.drain.slowdown() <= SOON
+        self.crowd.is_soon_over(&self.backlog, self.drain.slowdown())
     }
 
     #[inline]
@@ -540,9 +485,7 @@ impl<T> Guarded<T> {
         }
         self.backlog.remove(work_left(&urgency));
         self.free.push(slot);
-        if self.is_crowded {
-            self.is_crowded = self.short() >= self.crowd().div_ceil(CALM);
-        }
+        self.crowd.shrank(&self.backlog);
         Some((urgency, work))
     }
 
