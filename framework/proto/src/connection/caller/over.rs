@@ -1,8 +1,6 @@
 //! How calls end before their REPLY: given up by their maker, late, lost, or taken to another connection.
 
-#[cfg(any(test, feature = "fuzzing"))]
-use super::Open;
-use super::{Call, Caller, Finished, GRAIN, Incoming, Queued, Rest, Slot, Whereabouts};
+use super::{Call, Caller, Finished, GRAIN, Incoming, Open, Queued, Rest, Slot, Whereabouts};
 use crate::connection::assembly::Discarding;
 use crate::connection::link::{Link, Queue};
 use crate::connection::outgoing::Unsent;
@@ -177,14 +175,16 @@ impl Caller {
         self.link.timers.set(Timer::Calls, next);
     }
 
-    /// Whether a call that is here can't be sent, as the peer takes no more for now, and has hardly time left for an answer. Long
+    /// Whether a call that is not over can't be sent, as the peer takes no more for now, and has hardly time left for an answer. Long
     /// messages wait for others of their kind, and for the network.
     fn has_waited(&self, now: Time, call: Call) -> bool {
         let Call::Open { slot, .. } = call else { return false };
-        let Some((request, false)) = request_of(&self.slots, &self.queued, call) else { return false };
-        let Slot::Open(open) = &self.slots[usize::from(slot)].1 else { return false };
-        let Queue::Split(index) = open.queue else { return false };
-        now >= sent_by(request) && self.link.keeps_waiting(index)
+        let Slot::Open(Open { request, posted: None, queue: Queue::Split(index), .. }) =
+            &self.slots[usize::from(slot)].1
+        else {
+            return false;
+        };
+        now >= sent_by(request) && self.link.keeps_waiting(*index)
     }
 
     /// Takes out the calls that the peer has not heard of. Those that stream are not made elsewhere, as their messages are sent
