@@ -16,6 +16,7 @@
 //! Nichols and Jacobson, Controlling Queue Delay (ACM Queue 10(5), 2012). The first leaves open at how many a queue is
 //! forming: that is [`CodelLifoRule::forms_at`] here.
 
+use crate::standing_queue::StandingQueue;
 use crate::time::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -64,8 +65,8 @@ pub struct CodelLifo<T> {
     /// Those that may wait for the interval, and for the target. In each, who came first is the first to be late.
     patient: VecDeque<Waiting<T>>,
     hurried: VecDeque<Waiting<T>>,
-    /// When the queue was last empty, if it isn't now.
-    last_empty: Time,
+    /// When it was last empty, if it isn't now.
+    queue: StandingQueue,
     next: Place,
 }
 
@@ -80,7 +81,13 @@ impl<T> CodelLifo<T> {
     /// An empty queue.
     #[must_use]
     pub const fn new(rule: CodelLifoRule) -> Self {
-        Self { rule, patient: VecDeque::new(), hurried: VecDeque::new(), last_empty: Time::ZERO, next: Place(0) }
+        Self {
+            rule,
+            patient: VecDeque::new(),
+            hurried: VecDeque::new(),
+            queue: StandingQueue::new(rule.interval),
+            next: Place(0),
+        }
     }
 
     /// How many wait, those included that are late.
@@ -98,13 +105,13 @@ impl<T> CodelLifo<T> {
     /// Whether it hasn't been empty for longer than the interval.
     #[must_use]
     pub fn stands(&self, now: Time) -> bool {
-        !self.is_empty() && now.since(self.last_empty) > self.rule.interval
+        !self.is_empty() && self.queue.stands(now)
     }
 
     /// Adds work that has come now. Returns its place, by which it can be [taken out](Self::remove).
     pub fn push(&mut self, now: Time, work: T) -> Place {
         if self.is_empty() {
-            self.last_empty = now;
+            self.queue.is_empty(now);
         }
         let stands = self.stands(now);
         let place = self.next;
@@ -160,7 +167,7 @@ impl<T> CodelLifo<T> {
 
     fn taken(&mut self, now: Time, taken: Option<Waiting<T>>) -> Option<T> {
         if self.is_empty() {
-            self.last_empty = now;
+            self.queue.is_empty(now);
         }
         taken.map(|waiting| waiting.work)
     }

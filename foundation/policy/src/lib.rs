@@ -28,7 +28,7 @@
 //!
 //! **Who is served, and when.** [`ready_queue`]: the order in which a server's work runs. [`admission`]: whether it is let in at
 //! all. [`service_time`]: how long a method takes, learned while running; [`margin`]: how much longer than that it may need.
-//! [`begin_limit`]: how many may be begun at once. [`codel_lifo`]: a queue for where nobody says deadlines. [`shares`]: how much of the time is whose; [`criticality`]: who is turned
+//! [`standing_queue`]: whether more is asked for than can be done, which is when that counts. [`begin_limit`]: how many may be begun at once. [`codel_lifo`]: a queue for where nobody says deadlines. [`shares`]: how much of the time is whose; [`criticality`]: who is turned
 //! away first. [`dispatch`]: the worker that runs it. [`steal`]: when a thread gives work
 //! away.
 //!
@@ -121,6 +121,7 @@ pub mod service_time;
 pub mod shares;
 pub mod sorted;
 pub mod split;
+pub mod standing_queue;
 pub mod steal;
 pub mod time;
 pub mod timeouts;
@@ -150,5 +151,6 @@ pub use service_time::ServiceTimes;
 pub use shares::{Aside, CallOverhead, ReadOverhead, Ready, Shares, TenantId};
 pub use sorted::Sorted;
 pub use split::SplitQueue;
+pub use standing_queue::StandingQueue;
 pub use steal::{Busy, StealRule};
 pub use time::{Span, Time};

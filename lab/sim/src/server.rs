@@ -1,13 +1,15 @@
 //! One core of a server that preempts: arrivals, a ready queue, quanta, what a switch costs.
 //!
 //! The queue is [`ReadyQueue`], who is let in says [`Admission`], and what calls take is learned by [`ServiceTimes`] and
-//! [`Margin`], as in the server: a method's quantiles are computed anew after every sixteenth call. Left out are the network
+//! [`Margin`], which counts where the queue [stands](StandingQueue), as in the server: a method's quantiles are computed anew after
+//! every sixteenth call. Left out are the network
 //! and a stage's own calls.
 
 use crate::cores::{Paused, Pauses};
 use crate::seed::{Seed, Stream};
 use greenwave_policy::{
-    Admission, AdmissionConfig, Budget, Deadline, Margin, Order, ReadyQueue, ServiceTimes, Time, Urgency, Verdict,
+    Admission, AdmissionConfig, Budget, Deadline, Margin, Order, ReadyQueue, ServiceTimes, StandingQueue, Time,
+    Urgency, Verdict,
 };
 use std::fmt;
 use std::time::Duration;
@@ -226,8 +228,10 @@ impl Learned {
         }
     }
 
-    fn observe(&mut self, call: &Call, now: Time) {
-        self.margin.observe(call.deadline.is_past(now), self.least, call.began.and_then(Budget::remaining));
+    fn observe(&mut self, call: &Call, now: Time, stands: bool) {
+        if stands {
+            self.margin.observe(call.deadline.is_past(now), self.least, call.began.and_then(Budget::remaining));
+        }
         self.times.observe(call.work);
         if self.times.count().is_multiple_of(16) {
             let quantile = |share| self.times.quantile(share).unwrap_or_default();
@@ -236,13 +240,14 @@ impl Learned {
     }
 
     /// What a call has to have left when it begins, once that is known.
-    fn needed(&self) -> Option<Duration> {
-        (self.estimate > Duration::ZERO).then(|| self.margin.needed(self.least))
+    fn needed(&self, stands: bool) -> Option<Duration> {
+        let needed = || if stands { self.margin.needed(self.least) } else { self.least };
+        (self.estimate > Duration::ZERO).then(needed)
     }
 
     /// Of a call that has come or, if so much `whole` was left when it did, has come up.
-    fn admits(&mut self, call: &Call, now: Time, whole: Option<Budget>, queued: usize) -> bool {
-        let (budget, needed) = (call.deadline.budget(now), self.needed());
+    fn admits(&mut self, call: &Call, now: Time, whole: Option<Budget>, queued: usize, stands: bool) -> bool {
+        let (budget, needed) = (call.deadline.budget(now), self.needed(stands));
         let verdict = match whole {
             None => self.admission.decide(now, budget, needed, queued),
             Some(whole) => self.admission.recheck(now, budget, whole, needed, queued),
@@ -250,12 +255,12 @@ impl Learned {
         verdict == Verdict::Admit
     }
 
-    fn urgency(&self, call: &Call) -> Urgency {
+    fn urgency(&self, call: &Call, stands: bool) -> Urgency {
         let (arrived, deadline) = (call.arrived, call.deadline);
         let here = self.times.remaining(self.estimate, call.had.into());
         let needed = match call.began {
             Some(_) => Duration::ZERO,
-            None => self.admission.config().needed(deadline.budget(arrived), self.needed()),
+            None => self.admission.config().needed(deadline.budget(arrived), self.needed(stands)),
         };
         Urgency { arrived, birth: arrived, deadline, here, ahead: Duration::ZERO, needed }
     }
@@ -300,7 +305,12 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
         }
     };
     let mut running: Option<Call> = None;
+    let mut standing = StandingQueue::new(StandingQueue::INTERVAL);
     loop {
+        if queue.is_empty() {
+            standing.is_empty(now);
+        }
+        let stands = standing.stands(now);
         while let Some(call) = next.take_if(|call| call.arrived <= now) {
             next = arrivals.next();
             let own = &mut learned[call.method];
@@ -313,14 +323,14 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
                 );
                 shed.iter().for_each(|(_, call)| count(call, None));
             }
-            if own.admits(&call, now, None, queue.len()) {
-                queue.push(now, own.urgency(&call), call);
+            if own.admits(&call, now, None, queue.len(), stands) {
+                queue.push(now, own.urgency(&call, stands), call);
             } else {
                 count(&call, None);
             }
         }
-        if let Some(call) = running.take_if(|call| !queue.goes_on(now, &learned[call.method].urgency(call))) {
-            queue.preempted(now, learned[call.method].urgency(&call), call);
+        if let Some(call) = running.take_if(|call| !queue.goes_on(now, &learned[call.method].urgency(call, stands))) {
+            queue.preempted(now, learned[call.method].urgency(&call, stands), call);
         }
         let mut call = match running.take() {
             Some(call) => call,
@@ -333,7 +343,7 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
                 };
                 if call.began.is_none() {
                     let whole = call.deadline.budget(call.arrived);
-                    if !learned[call.method].admits(&call, now, Some(whole), queue.len()) {
+                    if !learned[call.method].admits(&call, now, Some(whole), queue.len(), stands) {
                         count(&call, None);
                         continue;
                     }
@@ -351,7 +361,7 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
             running = Some(call);
             continue;
         }
-        learned[call.method].observe(&call, now);
+        learned[call.method].observe(&call, now, stands);
         count(&call, Some(now));
     }
     classes.iter_mut().for_each(|class| class.latencies.sort_unstable());

@@ -27,5 +27,6 @@ mod rotation;
 mod service_time;
 mod shares;
 mod split;
+mod standing_queue;
 mod steal;
 mod strategies;

@@ -39,7 +39,7 @@ use crate::stream::Streams;
 use crate::transcoding::Decompression;
 use crate::wire::{CallId, MethodId};
 use greenwave_grpc::GrpcSettings;
-use greenwave_policy::{Admission, Criticality, Dispatch, DispatchRule, Load, Margin, Pacing, Time};
+use greenwave_policy::{Admission, Criticality, Dispatch, DispatchRule, Load, Margin, Pacing, StandingQueue, Time};
 use greenwave_quanta::{Quantum, Scheduler, is_instrumented};
 use greenwave_verbs::{DetachedEndpoint, Handshaker, ListenerId};
 use slab::Slab;
@@ -111,6 +111,10 @@ pub(crate) struct EventLoop {
     methods: Vec<Learned>,
     /// One per method, so that a method that was judged wrongly costs no other its permit.
     admissions: Vec<Admission>,
+    /// All that wait, wherever.
+    standing: StandingQueue,
+    /// Whether they have for a while, with no end, as of this round.
+    stands: bool,
     /// The method that was called last.
     found: Option<Found>,
     dispatch: Dispatch,
@@ -170,6 +174,8 @@ impl EventLoop {
             mailbox,
             methods: std::iter::repeat_with(learned).take(role.router.len()).collect(),
             admissions: (0..role.router.len()).map(|_| Admission::new(config.admission)).collect(),
+            standing: StandingQueue::new(StandingQueue::INTERVAL),
+            stands: false,
             found: None,
             dispatch: Dispatch::new(DispatchRule::JoinShortestQueue, 1),
             loads: Vec::new(),
@@ -253,6 +259,7 @@ impl EventLoop {
             self.role.counters.metered.add(begun as u64);
         }
         let found = self.events.found.len();
+        self.stands = self.standing.stands(now);
         self.attend(now);
         if let Some(sharing) = self.sharing.as_mut().filter(|_| found > 0) {
             sharing.found(found, look + self.clock.now().span_since(now));
@@ -298,10 +305,10 @@ impl EventLoop {
     /// What is known of a method, where time is shared by that tenant's calls.
     #[inline]
     fn known<const PLAIN: bool>(&self, tenant: Tenant, method: usize) -> Known {
-        let known = self.methods[method].known();
+        let known = self.methods[method].known(self.stands);
         match self.sharing.as_ref().filter(|_| !PLAIN) {
             None => known,
-            Some(sharing) => sharing.known(tenant, method, known),
+            Some(sharing) => sharing.known(tenant, method, known, self.stands),
         }
     }
 
@@ -337,11 +344,11 @@ impl EventLoop {
                 let Answered { peer, method, tenant, lesson, answer } = *answered;
                 self.given_away.remove(&(peer, answer.call));
                 if let Some(sharing) = &mut self.sharing {
-                    sharing.ended(tenant, method, lesson.as_ref(), true);
+                    sharing.ended(tenant, method, lesson.as_ref(), true, self.stands);
                 }
                 if let Some(lesson) = lesson {
                     // Admission is the head's: it has to know what its workers have learned.
-                    self.methods[method].observe(&lesson);
+                    self.methods[method].observe(&lesson, self.stands);
                 }
                 self.answer(peer, answer);
             }

@@ -96,10 +96,12 @@ impl Learned {
         self.reply_bytes = bytes.max(self.reply_bytes - self.reply_bytes.div_ceil(8));
     }
 
-    /// Takes in a call that had begun.
-    pub(super) fn observe(&mut self, lesson: &Lesson) {
+    /// Takes in a call that had begun. `stands`: whether more is asked for here than can be done.
+    pub(super) fn observe(&mut self, lesson: &Lesson, stands: bool) {
         let factor = self.margin.factor();
-        self.margin.observe(lesson.outcome != Outcome::InTime, self.least, lesson.left);
+        if self.has_margin(stands) {
+            self.margin.observe(lesson.outcome != Outcome::InTime, self.least, lesson.left);
+        }
         if self.take_in(lesson) || self.margin.factor() != factor {
             self.needed = self.margin.needed(self.least);
         }
@@ -148,13 +150,21 @@ impl Learned {
 
     /// All that is known.
     #[inline]
-    pub(super) fn known(&self) -> Known {
-        Known { estimate: self.estimate, needed: self.needed() }
+    pub(super) fn known(&self, stands: bool) -> Known {
+        Known { estimate: self.estimate, needed: self.needed(stands) }
     }
 
     /// How long a call of this method is taken to need once it begins.
-    pub(super) fn needed(&self) -> Option<Duration> {
-        self.estimate.map(|_| self.needed)
+    #[inline]
+    pub(super) fn needed(&self, stands: bool) -> Option<Duration> {
+        self.estimate.map(|_| if self.has_margin(stands) { self.needed } else { self.least })
+    }
+
+    /// Whether it counts how long calls need beyond their work. Where the queue doesn't stand, who is late was held up by what
+    /// holds up anybody, however much is refused; unless it waits for others, whose queue may.
+    #[inline]
+    fn has_margin(&self, stands: bool) -> bool {
+        stands || self.calls_on
     }
 }
 
@@ -236,21 +246,35 @@ mod tests {
     fn nothing_is_claimed_before_enough_was_seen() {
         let mut learned = Learned::new(0.5, Margin::new(0.02));
         for _ in 0..ENOUGH - 1 {
-            learned.observe(&lesson(Outcome::InTime));
-            assert_eq!(learned.needed(), None);
+            learned.observe(&lesson(Outcome::InTime), true);
+            assert_eq!(learned.needed(true), None);
         }
-        learned.observe(&lesson(Outcome::InTime));
-        let needed = learned.needed().expect("enough was seen");
+        learned.observe(&lesson(Outcome::InTime), true);
+        let needed = learned.needed(true).expect("enough was seen");
         assert!(needed.abs_diff(ms(2)) < Duration::from_micros(100), "{needed:?}");
     }
 
     #[test]
     fn what_comes_too_late_makes_it_careful() {
         let mut learned = Learned::new(0.5, Margin::new(0.02));
-        (0..ENOUGH).for_each(|_| learned.observe(&lesson(Outcome::InTime)));
-        (0..40).for_each(|_| learned.observe(&lesson(Outcome::Expired)));
-        assert!(learned.needed() > Some(ms(5)), "{:?}", learned.needed());
-        (0..4000).for_each(|_| learned.observe(&lesson(Outcome::InTime)));
-        assert!(learned.needed() < Some(ms(3)), "{:?}", learned.needed());
+        (0..ENOUGH).for_each(|_| learned.observe(&lesson(Outcome::InTime), true));
+        (0..40).for_each(|_| learned.observe(&lesson(Outcome::Expired), true));
+        assert!(learned.needed(true) > Some(ms(5)), "{:?}", learned.needed(true));
+        (0..4000).for_each(|_| learned.observe(&lesson(Outcome::InTime), true));
+        assert!(learned.needed(true) < Some(ms(3)), "{:?}", learned.needed(true));
+    }
+
+    #[test]
+    fn where_the_queue_is_empty_now_and_then_who_is_late_gets_nobody_refused() {
+        let mut learned = Learned::new(0.5, Margin::new(0.02));
+        (0..ENOUGH).for_each(|_| learned.observe(&lesson(Outcome::InTime), false));
+        (0..40).for_each(|_| learned.observe(&lesson(Outcome::Late), false));
+        assert_eq!(learned.needed(true), learned.needed(false));
+        (0..40).for_each(|_| learned.observe(&lesson(Outcome::Late), true));
+        let (overloaded, otherwise) = (learned.needed(true), learned.needed(false));
+        assert!(overloaded > Some(ms(5)) && otherwise < Some(ms(3)), "{overloaded:?} {otherwise:?}");
+        // The queue of another server may stand.
+        learned.observe(&Lesson { work_behind: ms(1).into(), ..lesson(Outcome::InTime) }, false);
+        assert!(learned.needed(false) > Some(ms(5)), "{:?}", learned.needed(false));
     }
 }

@@ -359,9 +359,9 @@ impl Sharing {
 
     /// What is known of a tenant's calls of a method. Until it has made some of its own they take what others' do, which counts
     /// for the order and refuses nobody.
-    pub(super) fn known(&self, tenant: Tenant, method: usize, of_all: Known) -> Known {
+    pub(super) fn known(&self, tenant: Tenant, method: usize, of_all: Known, stands: bool) -> Known {
         let pair = self.rows.get(tenant.id.index()).and_then(|row| row.pairs.get(method)?.as_ref());
-        let own = pair.map_or(Known::default(), |pair| pair.learned.known());
+        let own = pair.map_or(Known::default(), |pair| pair.learned.known(stands));
         Known { estimate: own.estimate.or(of_all.estimate), needed: own.needed }
     }
 
@@ -387,19 +387,27 @@ impl Sharing {
         (tenant, method): (Tenant, usize),
         (budget, whole): (Budget, Budget),
         queued: usize,
+        stands: bool,
     ) -> Verdict {
         match self.pair(tenant, method) {
-            Some(pair) => pair.admission.recheck(now, budget, whole, pair.learned.needed(), queued),
+            Some(pair) => pair.admission.recheck(now, budget, whole, pair.learned.needed(stands), queued),
             None => self.plain.recheck(now, budget, whole, None, queued),
         }
     }
 
     /// A call is over that was let in, and taught this if anything. Whether it had begun, or waited elsewhere.
-    pub(super) fn ended(&mut self, tenant: Tenant, method: usize, lesson: Option<&Lesson>, had_begun: bool) {
+    pub(super) fn ended(
+        &mut self,
+        tenant: Tenant,
+        method: usize,
+        lesson: Option<&Lesson>,
+        had_begun: bool,
+        stands: bool,
+    ) {
         self.went(tenant, had_begun);
         let Some(lesson) = lesson.filter(|_| self.has_place(tenant)) else { return };
         if let Some(pair) = self.made(tenant, method) {
-            pair.learned.observe(lesson);
+            pair.learned.observe(lesson, stands);
         }
     }
 
@@ -501,23 +509,23 @@ mod tests {
             let is_late = nth % 100 >= 97;
             let taught = if is_late { lesson(Outcome::Late, 500 * MS) } else { lesson(Outcome::InTime, MS) };
             sharing.came(poisoner);
-            sharing.ended(poisoner, 0, Some(&taught), false);
-            common.observe(&taught);
+            sharing.ended(poisoner, 0, Some(&taught), false, true);
+            common.observe(&taught, true);
             if nth % 10 == 0 {
                 sharing.came(honest);
-                sharing.ended(honest, 0, Some(&lesson(Outcome::InTime, MS)), false);
-                common.observe(&lesson(Outcome::InTime, MS));
+                sharing.ended(honest, 0, Some(&lesson(Outcome::InTime, MS)), false, true);
+                common.observe(&lesson(Outcome::InTime, MS), true);
             }
         }
-        let needed = |of: Tenant| sharing.known(of, 0, Known::default()).needed;
+        let needed = |of: Tenant| sharing.known(of, 0, Known::default(), true).needed;
         assert!(needed(honest) < Some(2 * MS), "{:?}", needed(honest));
-        assert!(needed(poisoner) > Some(10 * MS) && common.needed() > Some(10 * MS), "{:?}", common.needed());
+        assert!(needed(poisoner) > Some(10 * MS) && common.needed(true) > Some(10 * MS), "{:?}", common.needed(true));
         let (now, budget) = (Time::from_nanos(1), Budget::expected(5 * MS));
         let mut admission = Admission::new(ServerConfig::default().admission);
         let (mut of_all, mut of_its_own) = (0, 0);
         for _ in 0..100 {
-            of_all += u32::from(admission.decide(now, budget, common.needed(), 0) != Verdict::Admit);
-            let needed = sharing.known(honest, 0, Known::default()).needed;
+            of_all += u32::from(admission.decide(now, budget, common.needed(true), 0) != Verdict::Admit);
+            let needed = sharing.known(honest, 0, Known::default(), true).needed;
             of_its_own += u32::from(sharing.decide(now, (honest, 0), budget, needed, 0) != Verdict::Admit);
         }
         assert!(of_all >= 50 && of_its_own == 0, "{of_all}, {of_its_own}");
@@ -528,10 +536,10 @@ mod tests {
         let mut sharing = sharing();
         for key in 0..4 * Shares::MOST as u64 {
             let tenant = sharing.keyed(2 * key + 1);
-            assert!(sharing.known(tenant, 0, Known::default()).needed.is_none(), "{key} was not here before");
+            assert!(sharing.known(tenant, 0, Known::default(), true).needed.is_none(), "{key} was not here before");
             for _ in 0..32 {
                 sharing.came(tenant);
-                sharing.ended(tenant, 0, Some(&lesson(Outcome::InTime, MS)), false);
+                sharing.ended(tenant, 0, Some(&lesson(Outcome::InTime, MS)), false, true);
             }
             assert!(sharing.pairs <= PAIRS && sharing.rows.len() <= Shares::MOST);
         }

@@ -142,6 +142,13 @@ impl EventLoop {
         method: usize,
         checked: Checked,
     ) {
+        let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
+        let mut queued = self.ready_of::<PLAIN>() + self.stalled + given + self.given_away.len();
+        // Each worker may have one that it serves.
+        if queued <= self.role.workers.len() {
+            self.standing.is_empty(now);
+            self.stands = false;
+        }
         let Known { estimate, needed } = self.known::<PLAIN>(checked.tenant, method);
         let budget = arrival.deadline.budget(now);
         let gate = Gate::new(arrival.deadline, !self.role.config.report_only);
@@ -150,8 +157,6 @@ impl EventLoop {
         if let Some(status) = self.heed(ruling, || Refusal::Expired { late: budget.late() }, &mut reported) {
             return self.refuse(now, peer, arrival, status);
         }
-        let given = if self.role.workers.is_empty() { 0 } else { self.look_at_workers() };
-        let mut queued = self.ready_of::<PLAIN>() + self.stalled + given + self.given_away.len();
         if queued >= self.role.config.admission.max_queue {
             let criticality = self.believed(criticality_of(arrival.metadata.as_deref()));
             queued -= self.make_room(now, estimate.map(|(here, _)| here), criticality, checked.tenant);
@@ -245,7 +250,7 @@ impl EventLoop {
             return;
         }
         // Where each tenant's calls are judged by its own, it isn't known yet whose this is.
-        let needed = if self.sharing.is_some() { None } else { self.methods[method].needed() };
+        let needed = if self.sharing.is_some() { None } else { self.methods[method].needed(self.stands) };
         let budget = deadline.budget(now);
         let gate = Gate::new(deadline, true);
         let expired = gate.ask(Check::Enqueue, now, false);

@@ -37,10 +37,10 @@ impl EventLoop {
         let task = &mut self.tasks[index];
         let learned = &mut self.methods[task.method];
         if let Some(lesson) = &lesson {
-            learned.observe(lesson);
+            learned.observe(lesson, self.stands);
         }
         if let Some(sharing) = &mut self.sharing {
-            sharing.ended(task.tenant, task.method, lesson.as_ref(), task.begin.is_some());
+            sharing.ended(task.tenant, task.method, lesson.as_ref(), task.begin.is_some(), self.stands);
         }
         let counters = &self.role.counters;
         if let Ok(reply) = &result {

@@ -203,11 +203,11 @@ impl EventLoop {
             }
             // Who has a permit is asked this once.
             let Task { method, urgency, received, tenant, .. } = self.tasks[index];
-            let (whole, needed) = (urgency.deadline.budget(received), self.methods[method].needed());
+            let (whole, needed) = (urgency.deadline.budget(received), self.methods[method].needed(self.stands));
             let queued = self.ready_of::<PLAIN>() + self.stalled;
             let mut recheck = || match self.sharing.as_mut().filter(|_| !PLAIN) {
                 None => self.admissions[method].recheck(now, budget, whole, needed, queued),
-                Some(sharing) => sharing.recheck(now, (tenant, method), (budget, whole), queued),
+                Some(sharing) => sharing.recheck(now, (tenant, method), (budget, whole), queued, self.stands),
             };
             if !reported && let Verdict::Refuse(refusal) = recheck() {
                 refused = self.heed(gate.judge(Check::Dequeue, &refusal), || refusal, &mut reported);
