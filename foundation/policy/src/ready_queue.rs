@@ -91,11 +91,6 @@ impl<T> ReadyQueue<T> {
         if let Queue::Guarded(queue) = &mut self.queue {
             queue.comes(now, &urgency);
         }
-        self.add(now, urgency, work);
-    }
-
-    #[inline]
-    fn add(&mut self, now: Time, urgency: Urgency, work: T) {
         self.has_come = true;
         match &mut self.queue {
             Queue::ByKey(queue) => queue.push(now, urgency, work),
@@ -116,10 +111,11 @@ impl<T> ReadyQueue<T> {
     /// other orders behind them. Before them, it would be served to its end however often it is preempted.
     #[inline]
     pub fn put_back(&mut self, now: Time, urgency: Urgency, work: T) {
-        if self.order == Order::Fcfs {
-            self.push_first(now, urgency, work);
-        } else {
-            self.add(now, urgency, work);
+        self.has_come = true;
+        match &mut self.queue {
+            Queue::ByKey(queue) if self.order == Order::Fcfs => queue.push_first(now, urgency, work),
+            Queue::ByKey(queue) => queue.push(now, urgency, work),
+            Queue::Guarded(queue) => queue.put_back(urgency, work),
         }
     }
 

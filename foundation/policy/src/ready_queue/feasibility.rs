@@ -18,6 +18,8 @@ pub(super) struct Member {
     /// Of equals the smallest goes first. No two have both in common, and none has the greatest there is.
     pub(super) turn: i64,
     pub(super) work: i64,
+    /// How much work is saved if it gives way: none once it has begun.
+    pub(super) saved: i64,
     /// What its owner calls it: a small number of its own.
     pub(super) id: u32,
 }
@@ -44,6 +46,7 @@ struct Node {
     priority: u32,
     /// The sum of the work.
     all: i64,
+    /// Of what could give way.
     longest: i64,
     /// The least time between one's deadline and the end of all the work until there, begun at time zero.
     lead: i64,
@@ -172,14 +175,14 @@ impl Feasibility {
         }
     }
 
-    /// Of those up to one the one with the most work, of several the first.
+    /// Of those up to one, and that haven't begun, the one with the most work, of several the first.
     pub(super) fn longest_until(&self, last: &Member) -> Option<Member> {
         let mut best: Option<&Node> = None;
         let mut at = self.node(self.root);
         // Where the longest is: at a node, or in the part before it.
         let mut is_below = false;
         let longer = |best: Option<&Node>, is_below: bool, work: i64| {
-            work > best.map_or(0, |best| if is_below { best.longest } else { best.member.work })
+            work > best.map_or(0, |best| if is_below { best.longest } else { best.member.saved })
         };
         while let Some(node) = at {
             if node.member.key() > last.key() {
@@ -189,7 +192,7 @@ impl Feasibility {
             if let Some(less) = self.node(node.less).filter(|less| longer(best, is_below, less.longest)) {
                 (best, is_below) = (Some(less), true);
             }
-            if longer(best, is_below, node.member.work) {
+            if longer(best, is_below, node.member.saved) {
                 (best, is_below) = (Some(node), false);
             }
             at = self.node(node.greater);
@@ -198,16 +201,16 @@ impl Feasibility {
         while is_below {
             match self.node(best.less).filter(|less| less.longest == best.longest) {
                 Some(less) => best = less,
-                None if best.member.work == best.longest => is_below = false,
+                None if best.member.saved == best.longest => is_below = false,
                 None => best = self.node(best.greater)?,
             }
         }
         Some(best.member)
     }
 
-    /// The one with the most work, of several the first.
+    /// Of those that haven't begun the one with the most work, of several the first.
     pub(super) fn longest(&self) -> Option<Member> {
-        let all = Member { due: i64::MAX, until: i64::MAX, turn: i64::MAX, work: 0, id: NONE };
+        let all = Member { due: i64::MAX, until: i64::MAX, turn: i64::MAX, work: 0, saved: 0, id: NONE };
         self.longest_until(&all)
     }
 
@@ -227,12 +230,12 @@ impl Feasibility {
     #[inline]
     fn renew(&mut self, id: u32) {
         let node = &self.nodes[id as usize];
-        let Member { until: last, work, .. } = node.member;
+        let Member { until: last, work, saved, .. } = node.member;
         let (less, greater) = (self.node(node.less), self.node(node.greater));
         let until = less.map_or(0, |less| less.all) + work;
         let all = until + greater.map_or(0, |greater| greater.all);
         let longest = |node: Option<&Node>| node.map_or(0, |node| node.longest);
-        let longest = longest(less).max(work).max(longest(greater));
+        let longest = longest(less).max(saved).max(longest(greater));
         let lead = self.lead_behind(last.min(greater.map_or(i64::MAX, |greater| greater.lead)), until);
         let lead = lead.min(less.map_or(i64::MAX, |less| less.lead));
         let node = &mut self.nodes[id as usize];
@@ -306,9 +309,9 @@ mod tests {
     }
 
     fn longest(all: &[Member], last: (i64, i64)) -> Option<Member> {
-        let until = all.iter().filter(|member| member.key() <= last);
+        let until = all.iter().filter(|member| member.key() <= last && member.saved > 0);
         until.fold(None, |best: Option<Member>, &member| {
-            Some(best.filter(|best| best.work >= member.work).unwrap_or(member))
+            Some(best.filter(|best| best.saved >= member.saved).unwrap_or(member))
         })
     }
 
@@ -329,7 +332,7 @@ mod tests {
                         tree.remove(id);
                     }
                     None => {
-                        let member = Member { due, until: due - before, turn: at as i64, work, id };
+                        let member = Member { due, until: due - before, turn: at as i64, work, saved: work * i64::from(work % 3 > 0), id };
                         all.push(member);
                         tree.insert(member);
                     }
@@ -342,7 +345,7 @@ mod tests {
                 prop_assert_eq!(tree.tightest(), expected.map(|(_, tightest, _)| tightest));
                 prop_assert_eq!(tree.lead(), expected.map(|(.., lead)| lead));
                 prop_assert_eq!(tree.longest(), longest(&all, (i64::MAX, i64::MAX)));
-                let until = Member { due, until: due, turn: i64::MAX, work: 0, id: NONE };
+                let until = Member { due, until: due, turn: i64::MAX, work: 0, saved: 0, id: NONE };
                 prop_assert_eq!(tree.longest_until(&until), longest(&all, until.key()));
             }
         }

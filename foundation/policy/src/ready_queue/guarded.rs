@@ -17,7 +17,9 @@
 //!    where others have a part of the core. As long as each has time to spare then, more than a [margin](MARGIN) or what it takes until
 //!    it is decided again, the slack is given to the rest. Otherwise the earliest deadline goes first.
 //!    Where admission refuses who has too little of its budget left when it comes up, that is when it is too late.
-//! 3. What can't be in time any more isn't watched. It would make others late and gain nothing (the domino effect).
+//! 3. What can't be in time any more isn't watched. It would make others late and gain nothing (the domino effect). What has
+//!    begun is watched until its time is up, whatever it is estimated to take still, and doesn't give way by 4 and 5: what is done
+//!    of it would be lost.
 //! 4. Where one can't be in time behind those that are due before it, somebody will be late whatever is done. Fewest are if it is
 //!    the longest of these that gives way (Moore and Hodgson, 1968), so that one isn't watched any more, if it takes
 //!    [much longer](LITTLE): among equals the earliest deadline decides.
@@ -102,6 +104,7 @@ pub(super) struct Guarded<T> {
 struct Slot<T> {
     turn: i64,
     is_watched: bool,
+    has_begun: bool,
     urgency: Urgency,
     /// `None` in free slots.
     work: Option<T>,
@@ -148,18 +151,25 @@ impl<T> Guarded<T> {
     #[inline]
     pub(super) fn push(&mut self, urgency: Urgency, work: T) {
         self.pushed += 1;
-        self.insert(self.pushed, urgency, work);
+        self.insert(self.pushed, urgency, work, false);
+    }
+
+    /// Work that has begun comes back.
+    #[inline]
+    pub(super) fn put_back(&mut self, urgency: Urgency, work: T) {
+        self.pushed += 1;
+        self.insert(self.pushed, urgency, work, true);
     }
 
     pub(super) fn push_first(&mut self, urgency: Urgency, work: T) {
         self.pushed_first -= 1;
-        self.insert(self.pushed_first, urgency, work);
+        self.insert(self.pushed_first, urgency, work, true);
     }
 
     #[inline]
-    fn insert(&mut self, turn: i64, urgency: Urgency, work: T) {
+    fn insert(&mut self, turn: i64, urgency: Urgency, work: T, has_begun: bool) {
         self.backlog.add(work_left(&urgency));
-        let new = Slot { turn, is_watched: false, urgency, work: Some(work) };
+        let new = Slot { turn, is_watched: false, has_begun, urgency, work: Some(work) };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;
@@ -191,7 +201,7 @@ impl<T> Guarded<T> {
         self.crowd.pass(now);
         self.drain.asked(now);
         self.watch(now);
-        let may_be_watched = urgency.deadline.expires().is_some() && !is_late(urgency, now);
+        let may_be_watched = urgency.deadline.expires().is_some() && !is_late(urgency, true, now);
         let own = Some(urgency).filter(|own| {
             may_be_watched && self.watched_from(own) <= now && self.looked_at_again(own, 0, now).is_none()
         });
@@ -272,7 +282,7 @@ impl<T> Guarded<T> {
     fn first_at_risk(&mut self, now: i64, own: Option<&Urgency>) -> Option<u32> {
         self.guard.set_slowdown(self.drain.slowdown());
         if let Some(own) = own {
-            self.guard.insert(member(own, i64::MAX - 1, OWN));
+            self.guard.insert(member(own, true, i64::MAX - 1, OWN));
         }
         // When the one that runs has given way, who else would have to is found again when it is put back.
         let mut only_asked: Vec<Member> = Vec::new();
@@ -309,8 +319,8 @@ impl<T> Guarded<T> {
     fn settled(&self, now: i64, own: Option<&Urgency>) -> Result<Option<u32>, Member> {
         let Some(lead) = self.guard.lead() else { return Ok(None) };
         let is_late = |member: &Member| match member.id {
-            OWN => own.is_some_and(|own| is_late(own, now)),
-            id => is_late(&self.slots[slot_of(id) as usize].urgency, now),
+            OWN => own.is_some_and(|own| is_late(own, true, now)),
+            id => self.slots[slot_of(id) as usize].is_late(now),
         };
         let tightest = if lead < now { self.guard.tightest() } else { None };
         if let Some(late) = tightest.and(self.guard.first()).filter(is_late) {
@@ -318,7 +328,7 @@ impl<T> Guarded<T> {
         }
         let mean = self.crowd.mean();
         if self.crowd.lasts()
-            && let Some(longest) = self.guard.longest().filter(|longest| longest.work / LITTLE > mean)
+            && let Some(longest) = self.guard.longest().filter(|longest| longest.saved / LITTLE > mean)
         {
             return Err(longest);
         }
@@ -327,7 +337,7 @@ impl<T> Guarded<T> {
                 return Err(tightest);
             }
             let longest = self.guard.longest_until(&tightest);
-            if let Some(longest) = longest.filter(|longest| longest.work / LITTLE > tightest.work) {
+            if let Some(longest) = longest.filter(|longest| longest.saved / LITTLE > tightest.work) {
                 return Err(longest);
             }
         }
@@ -446,14 +456,14 @@ impl<T> Guarded<T> {
         {
             self.alarms.pop();
             let slot = &self.slots[first.slot as usize];
-            if slot.turn != first.turn || is_late(&slot.urgency, now) {
+            if slot.turn != first.turn || slot.is_late(now) {
                 continue;
             }
             if let Some(key) = self.looked_at_again(&slot.urgency, work_left(&slot.urgency), now) {
                 self.alarms.push(Entry { key, ..first });
                 continue;
             }
-            self.guard.insert(member(&slot.urgency, first.turn, id_of(first.slot)));
+            self.guard.insert(member(&slot.urgency, slot.has_begun, first.turn, id_of(first.slot)));
             self.slots[first.slot as usize].is_watched = true;
         }
     }
@@ -518,19 +528,27 @@ fn work_left(urgency: &Urgency) -> i64 {
     nanos(urgency.here).clamp(1, HOUR).cast_signed()
 }
 
-/// Whether it can't be in time any more, or would be refused.
+impl<T> Slot<T> {
+    #[inline]
+    fn is_late(&self, now: i64) -> bool {
+        is_late(&self.urgency, self.has_begun, now)
+    }
+}
+
+/// Whether it can't be in time any more, or would be refused. How much work is left is an estimate, and of what has begun nothing
+/// is gained by giving up a moment too early.
 #[inline]
-fn is_late(urgency: &Urgency, now: i64) -> bool {
-    now > urgency.latest_start(work_left(urgency))
+fn is_late(urgency: &Urgency, has_begun: bool, now: i64) -> bool {
+    now > if has_begun { urgency.due() } else { urgency.latest_start(work_left(urgency)) }
 }
 
 /// As one of those watched. The earliest deadline goes first, whatever a call has to have left when it begins: of those that can't
 /// all begin in time those are refused that have more to wait for than others.
 #[inline]
-fn member(urgency: &Urgency, turn: i64, id: u32) -> Member {
+fn member(urgency: &Urgency, has_begun: bool, turn: i64, id: u32) -> Member {
     let work = work_left(urgency);
     let until = urgency.latest_start(work).saturating_add(work);
-    Member { due: urgency.due(), until, turn, work, id }
+    Member { due: urgency.due(), until, turn, work, saved: if has_begun { 0 } else { work }, id }
 }
 
 /// What the guard calls the one that runs, and one that waits.

@@ -4,7 +4,7 @@ use crate::strategies::urgency;
 use greenwave_policy::{Budget, Deadline, Order, ReadyQueue, Time, Urgency};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 const US: Duration = Duration::from_micros(1);
@@ -79,6 +79,29 @@ fn what_cant_be_in_time_any_more_has_no_guard() {
     let mut queue = queue([(late, "late"), (work(MS, None, US), "short"), (work(MS, Some(3 * MS), MS), "in time")]);
     let order: Vec<_> = queue.drain(at(2990 * US)).map(|(_, name)| name).collect();
     assert_eq!(order, ["in time", "short", "late"]);
+}
+
+#[test]
+fn what_has_begun_is_given_up_when_its_time_is_and_no_earlier() {
+    // It may be done sooner than was estimated.
+    let first = |now| {
+        let mut queue = queue([(work(MS, None, US), "short")]);
+        queue.put_back(at(MS), work(Duration::ZERO, Some(2 * MS), MS), "begun");
+        queue.pop(at(now)).map(|(_, name)| name)
+    };
+    assert_eq!((first(1500 * US), first(2 * MS), first(2001 * US)), (Some("begun"), Some("begun"), Some("short")));
+    // In a crowd, too, it would be for nothing otherwise.
+    let first_of_crowd = |has_begun| {
+        let others = (1..=20).map(|n| (work(9 * MS, None, 10 * US), n));
+        let (mut queue, now, long) = (queue(others).with_most(40), 60 * MS, work(60 * MS, Some(3 * MS), 2 * MS));
+        if has_begun {
+            queue.put_back(at(now), long, 0);
+        } else {
+            queue.push(at(now), long, 0);
+        }
+        queue.pop(at(now + 900 * US)).map(|(_, name)| name)
+    };
+    assert_eq!((first_of_crowd(true), first_of_crowd(false)), (Some(0), Some(1)));
 }
 
 #[test]
@@ -212,6 +235,7 @@ fn drained(slowdown: u32, idle: Duration) -> (ReadyQueue<u64>, Duration) {
 #[derive(Default)]
 struct Model {
     waiting: Vec<(i64, Urgency, u64)>,
+    begun: HashSet<u64>,
     /// How many may wait, and whether there has been a crowd since there were few.
     most: usize,
     is_crowded: bool,
@@ -233,9 +257,11 @@ struct Model {
 }
 
 impl Model {
-    fn push(&mut self, turn: i64, urgency: Urgency, id: u64) {
+    fn push(&mut self, turn: i64, urgency: Urgency, id: u64, has_begun: bool) {
         self.waiting.push((turn, urgency, id));
-        if turn > 0 {
+        if has_begun {
+            self.begun.insert(id);
+        } else {
             self.came = (self.came + 1).min(1024);
             self.mean += (Self::left(&urgency) as f64 - self.mean) / f64::from(self.came);
         }
@@ -279,8 +305,8 @@ impl Model {
         (urgency.here.as_nanos() as i64).clamp(1, 3_600_000_000_000)
     }
 
-    fn is_late(urgency: &Urgency, now: i64) -> bool {
-        now > Self::start(urgency)
+    fn is_late(&self, urgency: &Urgency, id: u64, now: i64) -> bool {
+        now > if self.begun.contains(&id) { Self::due(urgency) } else { Self::start(urgency) }
     }
 
     /// The watched, the earliest deadline first, and what each has to spare if all before it go before it.
@@ -300,11 +326,12 @@ impl Model {
     /// Who of these isn't to be watched any more.
     fn gives_way(&self, guard: &[(Urgency, u64, i64)], now: i64) -> Option<u64> {
         let (first, id, _) = guard.first()?;
-        if Self::is_late(first, now) {
+        if self.is_late(first, *id, now) {
             return Some(*id);
         }
         let longest = |of: &[(Urgency, u64, i64)]| {
-            let longest = of.iter().rev().max_by_key(|(urgency, ..)| Self::left(urgency));
+            let fresh = of.iter().filter(|(_, id, _)| !self.begun.contains(id));
+            let longest = fresh.rev().max_by_key(|(urgency, ..)| Self::left(urgency));
             longest.map(|(urgency, id, _)| (Self::left(urgency), *id))
         };
         if self.is_crowded
@@ -318,7 +345,7 @@ impl Model {
         if spare >= 0 {
             return None;
         }
-        if Self::is_late(&tightest, now) {
+        if self.is_late(&tightest, id, now) {
             return Some(id);
         }
         longest(&guard[..=at]).filter(|(work, _)| work / 4 > Self::left(&tightest)).map(|(_, id)| id)
@@ -350,10 +377,10 @@ impl Model {
             let shorter = |(_, other, them): &&(i64, Urgency, u64)| them != id && size(other) <= size(urgency) + 2;
             let before: i64 = self.waiting.iter().filter(shorter).map(|(_, other, _)| Self::left(other)).sum();
             let spare = start - now - before * i64::from(self.slowdown.max(1)) - 2 * margin;
-            if spare > 200_000 && !self.is_pressed && !Self::is_late(urgency, now) {
+            if spare > 200_000 && !self.is_pressed && !self.is_late(urgency, *id, now) {
                 self.again.insert(*id, now + spare / 2);
             } else {
-                self.watched.push((*id, !Self::is_late(urgency, now)));
+                self.watched.push((*id, !self.is_late(urgency, *id, now)));
             }
         }
         let guard = loop {
@@ -381,7 +408,7 @@ proptest! {
     #[test]
     fn the_queue_is_a_list_that_is_searched_by_the_rules(
         urgencies in vec((urgency(), 0..1_u64 << 30, 0..1_u64 << 30), 6),
-        acts in vec((0..6_u8, 0..6_usize, 0..1_u64 << 28), 0..120),
+        acts in vec((0..7_u8, 0..6_usize, 0..1_u64 << 28), 0..120),
         needed in prop_oneof![Just(0.0), 0.0..1.0_f64],
         most in prop_oneof![Just(usize::MAX), 1..40_usize],
         slowdown in prop_oneof![Just(0), 1..20_u32],
@@ -410,11 +437,15 @@ proptest! {
                 0..2 => {
                     queue.push(now, urgency, id);
                     model.pass(now);
-                    model.push(turn, urgency, id);
+                    model.push(turn, urgency, id, false);
                 }
                 2 => {
                     queue.push_first(now, urgency, id);
-                    model.push(-turn, urgency, id);
+                    model.push(-turn, urgency, id, true);
+                }
+                4 => {
+                    queue.put_back(now, urgency, id);
+                    model.push(turn, urgency, id, true);
                 }
                 3 => {
                     queue.retain(|_, id| *id % 7 != 0);
