@@ -18,8 +18,8 @@
 //!    it is decided again, the slack is given to the rest. Otherwise the earliest deadline goes first.
 //!    Where admission refuses who has too little of its budget left when it comes up, that is when it is too late.
 //! 3. What can't be in time any more isn't watched. It would make others late and gain nothing (the domino effect). What has
-//!    begun is watched until its time is up, whatever it is estimated to take still, and doesn't give way by 4 and 5: what is done
-//!    of it would be lost.
+//!    begun is watched as long as it would be in time in [half](HOPE) of what it is estimated to take still, and if that isn't
+//!    [long](SOON) it doesn't give way by 4 and 5: what is done of it would be lost.
 //! 4. Where one can't be in time behind those that are due before it, somebody will be late whatever is done. Fewest are if it is
 //!    the longest of these that gives way (Moore and Hodgson, 1968), so that one isn't watched any more, if it takes
 //!    [much longer](LITTLE): among equals the earliest deadline decides.
@@ -59,6 +59,12 @@ const SHARE: i64 = 2;
 /// How much time to spare, in nanoseconds, is as good as none: what passes before a call that has come is looked for, until its
 /// reply is posted, and on the way back, which a caller's deadline includes and its server doesn't see; and a quantum's overshoot.
 const MARGIN: i64 = 200_000;
+
+/// Calls of a method seldom take less than such a part of their median.
+const HOPE: i64 = 2;
+
+/// What takes so many nanoseconds still is soon over.
+const SOON: i64 = 20_000_000;
 
 /// How many times its own remaining work a call can be overtaken by what comes later.
 const PATIENCE: i64 = 1000;
@@ -535,11 +541,11 @@ impl<T> Slot<T> {
     }
 }
 
-/// Whether it can't be in time any more, or would be refused. How much work is left is an estimate, and of what has begun nothing
-/// is gained by giving up a moment too early.
+/// Whether it can't be in time any more, or would be refused. What has begun may be done in a [part](HOPE) of what is estimated.
 #[inline]
 fn is_late(urgency: &Urgency, has_begun: bool, now: i64) -> bool {
-    now > if has_begun { urgency.due() } else { urgency.latest_start(work_left(urgency)) }
+    let work = work_left(urgency);
+    now > urgency.latest_start(if has_begun { work / HOPE } else { work })
 }
 
 /// As one of those watched. The earliest deadline goes first, whatever a call has to have left when it begins: of those that can't
@@ -548,7 +554,7 @@ fn is_late(urgency: &Urgency, has_begun: bool, now: i64) -> bool {
 fn member(urgency: &Urgency, has_begun: bool, turn: i64, id: u32) -> Member {
     let work = work_left(urgency);
     let until = urgency.latest_start(work).saturating_add(work);
-    Member { due: urgency.due(), until, turn, work, saved: if has_begun { 0 } else { work }, id }
+    Member { due: urgency.due(), until, turn, work, saved: if has_begun && work <= SOON { 0 } else { work }, id }
 }
 
 /// What the guard calls the one that runs, and one that waits.

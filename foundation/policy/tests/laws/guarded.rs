@@ -82,14 +82,14 @@ fn what_cant_be_in_time_any_more_has_no_guard() {
 }
 
 #[test]
-fn what_has_begun_is_given_up_when_its_time_is_and_no_earlier() {
+fn what_has_begun_is_given_up_when_half_of_what_it_needs_is_left_and_no_earlier() {
     // It may be done sooner than was estimated.
     let first = |now| {
         let mut queue = queue([(work(MS, None, US), "short")]);
         queue.put_back(at(MS), work(Duration::ZERO, Some(2 * MS), MS), "begun");
         queue.pop(at(now)).map(|(_, name)| name)
     };
-    assert_eq!((first(1500 * US), first(2 * MS), first(2001 * US)), (Some("begun"), Some("begun"), Some("short")));
+    assert_eq!((first(1400 * US), first(1500 * US), first(1501 * US)), (Some("begun"), Some("begun"), Some("short")));
     // In a crowd, too, it would be for nothing otherwise.
     let first_of_crowd = |has_begun| {
         let others = (1..=20).map(|n| (work(9 * MS, None, 10 * US), n));
@@ -293,7 +293,11 @@ impl Model {
 
     /// When it has to begin, to be in time and not to be refused.
     fn start(urgency: &Urgency) -> i64 {
-        let due = Self::due(urgency) - Self::left(urgency);
+        Self::latest_start(urgency, Self::left(urgency))
+    }
+
+    fn latest_start(urgency: &Urgency, work: i64) -> i64 {
+        let due = Self::due(urgency) - work;
         if urgency.needed.is_zero() {
             return due;
         }
@@ -306,7 +310,8 @@ impl Model {
     }
 
     fn is_late(&self, urgency: &Urgency, id: u64, now: i64) -> bool {
-        now > if self.begun.contains(&id) { Self::due(urgency) } else { Self::start(urgency) }
+        let part = if self.begun.contains(&id) { 2 } else { 1 };
+        now > Self::latest_start(urgency, Self::left(urgency) / part)
     }
 
     /// The watched, the earliest deadline first, and what each has to spare if all before it go before it.
@@ -330,7 +335,8 @@ impl Model {
             return Some(*id);
         }
         let longest = |of: &[(Urgency, u64, i64)]| {
-            let fresh = of.iter().filter(|(_, id, _)| !self.begun.contains(id));
+            let is_kept = |urgency: &Urgency, id| self.begun.contains(id) && Self::left(urgency) <= 20_000_000;
+            let fresh = of.iter().filter(|(urgency, id, _)| !is_kept(urgency, id));
             let longest = fresh.rev().max_by_key(|(urgency, ..)| Self::left(urgency));
             longest.map(|(urgency, id, _)| (Self::left(urgency), *id))
         };
