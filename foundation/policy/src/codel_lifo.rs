@@ -111,7 +111,7 @@ impl<T> CodelLifo<T> {
     /// Adds work that has come now. Returns its place, by which it can be [taken out](Self::remove).
     pub fn push(&mut self, now: Time, work: T) -> Place {
         if self.is_empty() {
-            self.queue.is_empty(now);
+            self.queue.emptied(now);
         }
         let stands = self.stands(now);
         let place = self.next;
@@ -167,7 +167,7 @@ impl<T> CodelLifo<T> {
 
     fn taken(&mut self, now: Time, taken: Option<Waiting<T>>) -> Option<T> {
         if self.is_empty() {
-            self.queue.is_empty(now);
+            self.queue.emptied(now);
         }
         taken.map(|waiting| waiting.work)
     }

@@ -98,7 +98,7 @@ impl<T> ReadyQueue<T> {
         }
     }
 
-    /// Adds work, before its equals.
+    /// Adds work that has begun, before its equals.
     pub fn push_first(&mut self, now: Time, urgency: Urgency, work: T) {
         self.has_come = true;
         match &mut self.queue {

@@ -18,7 +18,7 @@ use std::time::Duration;
 ///
 /// let (ms, now) = (Duration::from_millis, Time::from_nanos(1_000_000_000));
 /// let mut queue = StandingQueue::new(StandingQueue::INTERVAL);
-/// queue.is_empty(now);
+/// queue.emptied(now);
 /// assert!(!queue.stands(now + ms(100)));
 /// assert!(queue.stands(now + ms(101)));
 /// ```
@@ -40,7 +40,7 @@ impl StandingQueue {
 
     /// It is empty now.
     #[inline]
-    pub fn is_empty(&mut self, now: Time) {
+    pub fn emptied(&mut self, now: Time) {
         self.last_empty = now;
     }
 

@@ -308,7 +308,7 @@ pub fn serve(core: Core, mix: Mix, deadlines: Deadlines, load: f64, calls: usize
     let mut standing = StandingQueue::new(StandingQueue::INTERVAL);
     loop {
         if queue.is_empty() {
-            standing.is_empty(now);
+            standing.emptied(now);
         }
         let stands = standing.stands(now);
         while let Some(call) = next.take_if(|call| call.arrived <= now) {

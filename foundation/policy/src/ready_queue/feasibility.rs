@@ -18,7 +18,7 @@ pub(super) struct Member {
     /// Of equals the smallest goes first. No two have both in common, and none has the greatest there is.
     pub(super) turn: i64,
     pub(super) work: i64,
-    /// How much work is saved if it gives way: none once it has begun.
+    /// How much work is saved if it gives way; zero if it may not.
     pub(super) saved: i64,
     /// What its owner calls it: a small number of its own.
     pub(super) id: u32,
@@ -175,7 +175,7 @@ impl Feasibility {
         }
     }
 
-    /// Of those up to one, and that haven't begun, the one with the most work, of several the first.
+    /// Of those up to one, and that may give way, the one with the most work, of several the first.
     pub(super) fn longest_until(&self, last: &Member) -> Option<Member> {
         let mut best: Option<&Node> = None;
         let mut at = self.node(self.root);
@@ -208,7 +208,7 @@ impl Feasibility {
         Some(best.member)
     }
 
-    /// Of those that haven't begun the one with the most work, of several the first.
+    /// Of those that may give way the one with the most work, of several the first.
     pub(super) fn longest(&self) -> Option<Member> {
         let all = Member { due: i64::MAX, until: i64::MAX, turn: i64::MAX, work: 0, saved: 0, id: NONE };
         self.longest_until(&all)

@@ -15,7 +15,7 @@ proptest! {
         let mut last_empty = 0;
         for (now, is_empty) in at {
             if is_empty {
-                queue.is_empty(Time::from_nanos(now));
+                queue.emptied(Time::from_nanos(now));
                 last_empty = now;
             }
             prop_assert_eq!(queue.stands(Time::from_nanos(now)), now - last_empty > interval);

@@ -146,7 +146,7 @@ impl EventLoop {
         let mut queued = self.ready_of::<PLAIN>() + self.stalled + given + self.given_away.len();
         // Each worker may have one that it serves.
         if queued <= self.role.workers.len() {
-            self.standing.is_empty(now);
+            self.standing.emptied(now);
             self.stands = false;
         }
         let Known { estimate, needed } = self.known::<PLAIN>(checked.tenant, method);
